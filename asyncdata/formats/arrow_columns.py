@@ -1,4 +1,4 @@
-"""Columns of Arrow as NumPy's, without a detour by rows."""
+"""Converts Arrow columns to NumPy arrays, without creating rows."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ def arrow(module: str, method: str) -> Any:
 
 
 def columns_of(table: Any) -> dict[str, Any]:
-    """Return a table's columns by name: arrays of numbers, of objects where those are strings, lists or missing.
+    """Return a table's columns by name: arrays of numbers, or of objects for strings, lists and missing values.
 
-    Structs are dicts of columns, lists of one length arrays with one more axis.
+    Structs become dicts of columns, and lists of one length arrays with one more axis.
     """
     return {name: column_of(table.column(place)) for place, name in enumerate(table.column_names)}
 
@@ -47,7 +47,7 @@ def column_of(column: Any) -> Any:
 
 
 def is_plain(pa: Any, kind: Any) -> bool:
-    """Return whether values are numbers, or times, which NumPy has too."""
+    """Return whether values are numbers or times, which NumPy also has."""
     is_number = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)
     is_time = pa.types.is_timestamp(kind) and kind.tz is None
     return is_number or is_time or pa.types.is_duration(kind) or pa.types.is_date(kind)
@@ -62,7 +62,7 @@ def lists_of_one_length(pa: Any, column: Any, size: int) -> Any:
 
 
 def shaped(rows: npt.NDArray[Any], kind: Any) -> npt.NDArray[Any]:
-    """Return arrays of one shape, whose numbers these are, as rows of one array; as objects where some are missing."""
+    """Return lists of one length as rows of one array, given their numbers; as objects if some are missing."""
     axes = kind.permutation or range(len(kind.shape))
     if rows.dtype != object:
         return rows.reshape(len(rows), *kind.shape).transpose(0, *(1 + axis for axis in axes))
@@ -73,7 +73,7 @@ def shaped(rows: npt.NDArray[Any], kind: Any) -> npt.NDArray[Any]:
 
 
 def objects_of(pa: Any, column: Any) -> npt.NDArray[Any]:
-    """Return what NumPy has no numbers for as objects: lists of numbers as arrays, what is missing as None."""
+    """Return values without a NumPy dtype as objects: lists of numbers as arrays, missing values as None."""
     kind = column.type
     listed = pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
     if pa.types.is_string(kind) or pa.types.is_binary(kind) or (listed and is_plain(pa, kind.value_type)):

@@ -1,4 +1,4 @@
-"""Rows of Arrow's IPC files and streams, a record batch at a time; a step without I/O."""
+"""ArrowParser: rows of Arrow IPC files and streams, one record batch at a time, without I/O."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ __all__ = ("ArrowParser",)
 METHOD: Final = "ArrowDataset"
 
 FILE: Final = b"ARROW1\0\0"
-"""What a file begins with, and a stream does not; it ends with the first six bytes."""
+"""The first bytes of a file, which a stream does not have; a file also ends with the first six of them."""
 
-GOES_ON: Final = b"\xff\xff\xff\xff"
-"""What stands before the length of each message."""
+CONTINUATION: Final = b"\xff\xff\xff\xff"
+"""The bytes before the length of each message."""
 
 SCHEMA, DICTIONARY, BATCH = 1, 2, 3
 """Kinds of messages."""
 
 MESSAGE_BYTES: Final = 1 << 26
-"""Of what tells of a batch."""
+"""The largest metadata of a batch."""
 
 
 class ArrowParser(ColumnParser):
-    """Bytes of an IPC file or stream in, rows out: dicts of values by column.
+    """Turns the bytes of an IPC file or stream into rows: dicts of values by column.
 
-    A batch is read without those before it, unless there are dictionaries: then all are read from the beginning.
+    A batch can be read without those before it, unless there are dictionaries: then reading starts at the beginning.
     """
 
     def __init__(self, name: str = "Arrow", columns: Sequence[str] | None = None, most: int = MAX_RECORD_BYTES) -> None:
@@ -43,7 +43,7 @@ class ArrowParser(ColumnParser):
         self._head = b""  # the message of the schema, and of dictionaries
         self._dictionaries = False
         self._message: tuple[bytes, int, int] | None = None  # its bytes, its kind, its body's length
-        self._length = 0  # of a message that is not there yet
+        self._length = 0  # of a message that has not arrived
         self._ended = False
         self._tail = b""
 
@@ -59,7 +59,7 @@ class ArrowParser(ColumnParser):
         return self._at_end()
 
     def start(self, data: bytes) -> bool:
-        """Take the first bytes of a file that is read from a later batch on; return whether more are needed."""
+        """Take the first bytes of a file that is resumed at a later batch; return whether more are needed."""
         self.feed(data)
         while self._schema is None:
             message = self._next()
@@ -72,10 +72,10 @@ class ArrowParser(ColumnParser):
         return False
 
     def _next(self) -> tuple[int, bytes] | None:
-        """Return the kind of the next message and all its bytes, `None` if they are not all there yet."""
+        """Return the kind of the next message and all its bytes, `None` if they have not all arrived."""
         if self._is_file is None and not self._begun():
             return None
-        if self._message is None and not self._told():
+        if self._message is None and not self._message_known():
             return None
         if self._message is None:
             return 0, b""
@@ -87,7 +87,7 @@ class ArrowParser(ColumnParser):
         return kind, data + body
 
     def _begun(self) -> bool:
-        """Return whether it is known if this is a file or a stream."""
+        """Return whether the format, file or stream, is known."""
         start = self.taken(8)
         if start is None:
             return False
@@ -96,8 +96,8 @@ class ArrowParser(ColumnParser):
             self._length = self._length_in(start, 0)
         return True
 
-    def _told(self) -> bool:
-        """Return whether the next message is known, or that there is none."""
+    def _message_known(self) -> bool:
+        """Return whether the next message, or that there is none, is known."""
         if not self._length:
             start = self.taken(8)
             if start is None:
@@ -116,22 +116,22 @@ class ArrowParser(ColumnParser):
             raise DataLossError(f"{self.name}: the message at byte {begin} is damaged") from None
         if length > self._most:
             raise record_too_long(self.name, f"the record batch at byte {begin}", self._most)
-        self._message = GOES_ON + struct.pack("<i", self._length) + metadata, kind, length
+        self._message = CONTINUATION + struct.pack("<i", self._length) + metadata, kind, length
         self._length = 0
         return True
 
     def _length_in(self, start: bytes, begin: int) -> int:
-        """Return the length of the message that begins so, 0 for the mark of the end."""
+        """Return the length of the message with this start, 0 for the end marker."""
         (length,) = struct.unpack_from("<i", start, 4)
-        if not start.startswith(GOES_ON) or not 0 <= length <= MESSAGE_BYTES or (not begin and not length):
+        if not start.startswith(CONTINUATION) or not 0 <= length <= MESSAGE_BYTES or (not begin and not length):
             raise DataLossError(
-                f"{self.name}: at byte {begin} a message of Arrow was expected, which begins with {GOES_ON!r}"
+                f"{self.name}: at byte {begin} a message of Arrow was expected, which begins with {CONTINUATION!r}"
                 f"{f', or a file, with {FILE!r}' * (not begin)}, got {start!r}"
             )
         return length
 
     def _take(self, kind: int, data: bytes) -> None:
-        """Take what tells of the batches that come."""
+        """Take a message with the schema or a dictionary."""
         if self._ended:
             return
         pa = arrow("pyarrow", METHOD)
@@ -179,7 +179,7 @@ class ArrowParser(ColumnParser):
             )
 
     def _at_end(self) -> None:
-        """Pass by what tells of the batches once more; raise if that is not whole."""
+        """Skip the footer, which repeats the metadata; raise if it is incomplete."""
         more = self.taken(self.waiting) or b""
         self._tail = (self._tail + more)[-6:]
         if self._is_file and self.finished and self._tail != FILE[:6]:
@@ -193,7 +193,7 @@ class ArrowParser(ColumnParser):
 
 
 def kind_and_length(metadata: bytes) -> tuple[int, int]:
-    """Return a message's kind, and how many bytes its body has; it is a table of FlatBuffers."""
+    """Return a message's kind and the bytes of its body, from its FlatBuffers table."""
     (root,) = struct.unpack_from("<I", metadata)
     (back,) = struct.unpack_from("<i", metadata, root)
     fields = root - back

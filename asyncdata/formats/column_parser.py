@@ -1,4 +1,4 @@
-"""Rows that are decoded many at a time, as columns, and handed out as they are wanted; a step without I/O."""
+"""ColumnParser: rows that are decoded many at a time, as columns, without I/O."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ __all__ = ("ROWS", "ColumnParser", "part_of")
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
 ROWS: Final = 4096
-"""Rows whose elements are made together, if somebody wants elements."""
+"""How many rows become elements together, if elements are needed."""
 
 
 class ColumnParser:
-    """Bytes of a file in, rows out. What is wrong with the file is the last element.
+    """Turns the bytes of a file into rows. An error of the file is the last element.
 
-    A parser takes what it needs of the file's bytes by `taken`, and returns what it made of them from `decoded`.
+    A subclass takes bytes of the file by `taken`, and returns the columns that it decoded from `decoded`.
     """
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.lost = False
-        """Whether the last element that was returned is an error that stands for the rest of the file."""
+        """Whether the last element returned is an error that replaces the rest of the file."""
         self.offset = 0
-        """The byte offset from which the rows can be read that `passed` rows are of."""
+        """The byte offset at which reading can start, `passed` rows before the next one."""
         self.passed = 0
         self.finished = False
         self.at = 0
@@ -34,7 +34,7 @@ class ColumnParser:
         self._data: Buffer = b""
         self._rest = bytearray()
         self._columns: Any = None
-        self._some: ColumnBatch | None = None  # of which the last are given out
+        self._some: ColumnBatch | None = None  # the last part of them is returned next
         self._given = self._begin = self._rows = 0  # in `_some`, in the columns, and of them
 
     def jump(self, offset: int) -> None:
@@ -42,15 +42,15 @@ class ColumnParser:
         self.offset = self.at = offset
 
     def feed(self, data: Buffer) -> None:
-        """Take the file's next bytes, once `parse` has returned nothing; they must stay as they are until it does."""
+        """Take the file's next bytes, after `parse` has returned nothing; they must not change until it does again."""
         self._data = data
 
     def finish(self) -> None:
-        """Say that no more data will come."""
+        """Mark the end of the data."""
         self.finished = True
 
     def taken(self, size: int) -> bytes | None:
-        """Return the next bytes, so many, or `None` if they are not all there yet."""
+        """Return the next `size` bytes, or `None` if they have not all arrived."""
         if not self._rest and len(self._data) >= size:
             found = bytes(self._data[:size])
             self._data = memoryview(self._data)[size:]
@@ -66,7 +66,7 @@ class ColumnParser:
         return found
 
     def forget(self) -> None:
-        """Drop what was fed."""
+        """Drop the data that was fed."""
         self._rest.clear()
         self._data = b""
 
@@ -76,18 +76,18 @@ class ColumnParser:
         return len(self._rest) + len(self._data)
 
     def decoded(self) -> tuple[Any, int] | None:
-        """Return the next columns and how many rows they have, `None` when more bytes are needed, or at the end.
+        """Return the next columns and how many rows they have, `None` if more bytes are needed, or at the end.
 
-        Raises `DataLossError` for what is wrong with the file.
+        Raises `DataLossError` for an error of the file.
         """
         raise NotImplementedError
 
     def ended(self) -> None:
-        """Note that the rows of the columns that were decoded last are all given out."""
+        """Handle that all rows of the last decoded columns have been returned."""
         self.offset, self.passed = self.at, 0
 
     def parse(self, limit: int) -> list[Any] | ColumnBatch:
-        """Return at most `limit` rows of what was fed; none when it needs more data or has ended."""
+        """Return at most `limit` rows of the data; none if it needs more data or has ended."""
         try:
             while self._some is None:
                 found = None if self.lost else self.decoded()
@@ -102,7 +102,7 @@ class ColumnParser:
         return self._part(limit)
 
     def _next_part(self) -> None:
-        """Have the next rows at hand, if there are any."""
+        """Prepare the next rows, if there are any."""
         size = min(ROWS, self._rows - self._begin)
         self._given, self._some = 0, None
         if size:
@@ -113,7 +113,7 @@ class ColumnParser:
             self.ended()
 
     def _part(self, limit: int) -> list[Any] | ColumnBatch:
-        """Return some of the rows at hand."""
+        """Return some of the prepared rows."""
         some = self._some
         if some is None:
             return []

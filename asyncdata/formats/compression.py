@@ -1,4 +1,4 @@
-"""Compressed streams, in and out, without I/O; named as TFRecord's `compression_type` names them."""
+"""Compression and decompression of streams, without I/O; types are named as in TFRecord's `compression_type`."""
 
 from __future__ import annotations
 
@@ -19,46 +19,46 @@ __all__ = ("HEAD_BYTES", "Compressor", "Decompressor", "compressor", "decompress
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
 WINDOW_BITS: Final = {"GZIP": zlib.MAX_WBITS | 16, "ZLIB": zlib.MAX_WBITS}
-"""What zlib calls each container."""
+"""zlib's `wbits` of each container."""
 
 PIECE_BYTES: Final = 16 << 20
-"""At most so much is decompressed at once: a block of a few megabytes may hold a thousand times as much."""
+"""The most bytes that are decompressed at once: a block of some megabytes may contain a thousand times as much."""
 
 FRAME_PIECE: Final = 1 << 14
-"""So many bytes of bzip2 or zstd are taken at once: where these are corrupt, no more is lost of what comes before."""
+"""Bytes of bzip2 or zstd that are decompressed at once: a corrupt byte loses at most the data of one piece."""
 
 HEAD_BYTES: Final = 12
-"""As much of a file tells how it is compressed."""
+"""The number of first bytes that show a file's compression."""
 
 BZ2_MAGIC: Final = b"1AY&SY", b"\x17rE8P\x90"
-"""What follows `BZh` and a digit: a block, or the end."""
+"""The bytes after `BZh` and a digit: a block, or the end."""
 
 
 class Decompressor(Protocol):
-    """Compressed bytes in, bytes out."""
+    """Decompresses a stream."""
 
     @property
     def waiting(self) -> bool:
-        """Whether `feed(b"")` may return more of what was fed before."""
+        """Whether `feed(b"")` may return more of the earlier data."""
         ...
 
     def feed(self, data: Buffer) -> Buffer:
-        """Return what the stream's next bytes decompress to, or a part of it; the rest is `waiting`.
+        """Decompress the stream's next bytes; return the result, or a part of it if the rest is `waiting`.
 
-        DataLossError when the stream is corrupt, but only after all that comes before was returned.
+        `DataLossError` if the stream is corrupt, but only after everything before that was returned.
         """
         ...
 
     def finish(self) -> None:
-        """Say that no more data will come: DataLossError when the stream is corrupt or ends too early."""
+        """Mark the end of the data: DataLossError if the stream is corrupt or ends too early."""
         ...
 
 
 class Compressor(Protocol):
-    """Bytes in, compressed bytes out."""
+    """Compresses a stream."""
 
     def feed(self, data: Buffer) -> Buffer:
-        """Compress some more bytes; return what is ready of the compressed stream, often nothing."""
+        """Compress some more bytes; return the compressed bytes that are ready, often none."""
         ...
 
     def flush(self) -> bytes:
@@ -71,9 +71,9 @@ class Compressor(Protocol):
 
 
 def decompressor(compression_type: str | None, name: str = "compressed data") -> Decompressor:
-    """Return a decompressor for "GZIP", "ZLIB", "BZ2" or "ZSTD", or for None and "" one that changes nothing.
+    """Return a decompressor for "GZIP", "ZLIB", "BZ2" or "ZSTD"; for None and "" one that changes nothing.
 
-    `name` is the file's, for messages. "ZSTD" needs a package before Python 3.14; MissingDependencyError names it.
+    `name` is the file's name for messages. "ZSTD" needs a package before Python 3.14, which the error names.
     """
     if compression_type == "BZ2":
         return FrameReader(bz2.BZ2Decompressor, (OSError, ValueError), name)
@@ -85,7 +85,7 @@ def decompressor(compression_type: str | None, name: str = "compressed data") ->
 
 
 def zstd_module() -> Any:
-    """Return the module for zstd: Python's own, or the same for versions that have none."""
+    """Return the module for zstd: Python's own, or its backport for earlier versions."""
     try:
         return import_module("compression.zstd")
     except ImportError:
@@ -93,7 +93,7 @@ def zstd_module() -> Any:
 
 
 def recognised(head: bytes) -> str | None:
-    """Return how a file is compressed that begins so, None if not, or by ZLIB, which has no mark of its own.
+    """Return the compression of a file with these first bytes; None for none, and for ZLIB, which has no magic.
 
     >>> import gzip
     >>> recognised(gzip.compress(b"some text"))
@@ -108,22 +108,22 @@ def recognised(head: bytes) -> str | None:
 
 
 def compressor(compression_type: str | None) -> Compressor:
-    """Return a compressor for "GZIP" or "ZLIB", or for None and "" one that changes nothing."""
+    """Return a compressor for "GZIP" or "ZLIB"; for None and "" one that changes nothing."""
     bits = window_bits(compression_type)
     return PlainWriter() if bits is None else ZlibWriter(bits)
 
 
 def window_bits(compression_type: str | None, known: str = '"GZIP" or "ZLIB"') -> int | None:
-    """Return what zlib calls `compression_type`, None for no compression."""
+    """Return zlib's `wbits` for a `compression_type`, None for no compression."""
     if not compression_type:
         return None
-    if compression_type not in tuple(WINDOW_BITS):  # it may have no hash
+    if compression_type not in tuple(WINDOW_BITS):  # it may be unhashable
         raise PlanError(f'compression_type must be None, "", {known}, got {compression_type!r}')
     return WINDOW_BITS[compression_type]
 
 
 class PlainReader:
-    """The decompressor of what is not compressed."""
+    """The decompressor for uncompressed data."""
 
     waiting = False
     """All is returned at once."""
@@ -143,8 +143,8 @@ class ZlibReader:
         self._bits = bits
         self._name = name
         self._stream = zlib.decompressobj(bits)
-        self._left: Buffer = b""  # what was fed and is not decompressed yet
-        self._full = False  # the stream may have more to give without being fed
+        self._left: Buffer = b""  # data that is not decompressed yet
+        self._full = False  # the stream may return more without new data
         self._fed = 0  # bytes
         self._error: DataLossError | None = None
 
@@ -154,7 +154,7 @@ class ZlibReader:
         return self._error is None and (self._full or len(self._left) > 0)
 
     def feed(self, data: Buffer) -> bytes:
-        """Return what `data` decompresses to, up to an error; the call after that raises it."""
+        """Decompress `data`, up to an error; the next call raises it."""
         if self._error is not None:
             raise self._error
         self._fed += len(data)
@@ -162,14 +162,14 @@ class ZlibReader:
         return b"".join(self._members())
 
     def finish(self) -> None:
-        """Raise DataLossError for an error that was kept, or when the last stream has not ended."""
+        """Raise `DataLossError` for a deferred error, or if the last stream has not ended."""
         if self._error is not None:
             raise self._error
         if self._fed and not self._stream.eof:
             raise cut_short(self._name, self._fed)
 
     def _members(self) -> Iterator[bytes]:
-        """Yield what is waiting, at most `PIECE_BYTES`."""
+        """Yield the waiting data decompressed, at most `PIECE_BYTES`."""
         room = PIECE_BYTES
         while (len(self._left) or self._full) and self._error is None and room:
             if self._stream.eof:
@@ -183,7 +183,7 @@ class ZlibReader:
             yield found
 
     def _decompress(self, data: Buffer, most: int) -> bytes:
-        """Return what `data` decompresses to, at most so much, before an error if there is one, which is kept."""
+        """Decompress at most `most` bytes of `data`; an error is deferred until everything before it was returned."""
         before = self._stream.copy()
         try:
             return self._stream.decompress(data, most)
@@ -199,12 +199,12 @@ def cut_short(name: str, at: int) -> DataLossError:
 
 
 def corrupt(name: str, at: int, error: Exception) -> DataLossError:
-    """Return the error for a stream that is damaged at a byte of the file, or in the 16 KB behind it."""
+    """Return the error for a stream that is damaged at a byte of the file, or in the 16 KB after it."""
     return DataLossError(f"{name}: the compressed stream is corrupt at byte {at} of the file: {error}")
 
 
 def before_error(decompress: Callable[[memoryview], bytes], data: memoryview) -> Iterator[bytes]:
-    """Yield what `data` decompresses to, byte by byte, until an error."""
+    """Decompress `data` byte by byte, until an error."""
     with suppress(zlib.error):
         for i in range(len(data)):
             yield decompress(data[i : i + 1])
@@ -218,9 +218,9 @@ class FrameReader:
         self._errors = errors
         self._name = name
         self._frame = make()
-        self._left: Buffer = b""  # what was fed, from `_at` on is not decompressed yet
+        self._left: Buffer = b""  # data, not decompressed from `_at` on
         self._at = 0
-        self._full = False  # the frame may have more to give without being fed
+        self._full = False  # the frame may return more without new data
         self._fed = 0  # bytes
         self._error: DataLossError | None = None
 
@@ -230,7 +230,7 @@ class FrameReader:
         return self._error is None and (self._full or self._at < len(self._left))
 
     def feed(self, data: Buffer) -> bytes:
-        """Return what `data` decompresses to, up to an error; the call after that raises it."""
+        """Decompress `data`, up to an error; the next call raises it."""
         if self._error is not None:
             raise self._error
         self._fed += len(data)
@@ -239,14 +239,14 @@ class FrameReader:
         return b"".join(self._pieces())
 
     def finish(self) -> None:
-        """Raise DataLossError for an error that was kept, or when the last frame has not ended."""
+        """Raise `DataLossError` for a deferred error, or if the last frame has not ended."""
         if self._error is not None:
             raise self._error
         if self._fed and not self._frame.eof:
             raise cut_short(self._name, self._fed)
 
     def _pieces(self) -> Iterator[bytes]:
-        """Yield what is waiting, at most `PIECE_BYTES`."""
+        """Yield the waiting data decompressed, at most `PIECE_BYTES`."""
         room = PIECE_BYTES
         while self.waiting and room:
             if self._frame.eof and not self._next_frame():
@@ -265,14 +265,14 @@ class FrameReader:
             yield found
 
     def _go_back(self, unused: bytes) -> None:
-        """Go on with what the frame was given and does not need."""
+        """Continue with the data that the frame did not use."""
         if len(unused) <= self._at:
             self._at -= len(unused)
-        else:  # it was given that before the last call of `feed`
+        else:  # the frame got it before the last call of `feed`
             self._left, self._at = unused + memoryview(self._left)[self._at :], 0
 
     def _next_frame(self) -> bool:
-        """Begin another frame if there is one; zeros may stand before it."""
+        """Begin another frame if there is one; zeros may precede it."""
         while self._at < len(self._left) and not self._left[self._at]:
             self._at += 1
         if self._at == len(self._left):
@@ -289,11 +289,11 @@ class PlainWriter:
         return data
 
     def flush(self) -> bytes:
-        """Return nothing: nothing waits."""
+        """Return nothing: nothing is buffered."""
         return b""
 
     def finish(self) -> bytes:
-        """Return nothing: there is no end mark."""
+        """Return nothing: there is no end marker."""
         return b""
 
 
@@ -304,13 +304,13 @@ class ZlibWriter:
         self._stream = zlib.compressobj(wbits=bits)
 
     def feed(self, data: Buffer) -> bytes:
-        """Return what is ready of the compressed stream."""
+        """Return the compressed bytes that are ready."""
         return self._stream.compress(data)
 
     def flush(self) -> bytes:
-        """Return the rest of what was fed."""
+        """Return the rest of the data compressed."""
         return self._stream.flush(zlib.Z_SYNC_FLUSH)
 
     def finish(self) -> bytes:
-        """Return the rest of what was fed, and the end of the stream."""
+        """Return the rest of the data compressed, and the end of the stream."""
         return self._stream.flush(zlib.Z_FINISH)

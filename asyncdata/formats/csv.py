@@ -1,4 +1,4 @@
-"""CSV as RFC 4180 has it, strictly: bytes in, rows of typed fields out, a step without I/O."""
+"""CsvParser: a strict parser for RFC 4180, which turns bytes into rows of typed fields, without I/O."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ __all__ = ("Column", "CsvParser", "Dialect", "Strings", "Table")
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 Fields: TypeAlias = "list[bytes] | DataLossError"
-"""The fields of one record, or what is wrong with it."""
+"""The fields of one record, or its error."""
 
 WINDOW: Final = 1 << 16
-"""How much is taken apart at once: a few milliseconds' work, whatever the size of what is fed."""
+"""Bytes that are split at once: a few milliseconds' work, whatever the size of the data."""
 
 LINE_END: Final = re.compile(rb"\r\n|\n|\r")
 
 GRID_BYTES: Final = 1 << 20
-"""More than this are long records, of which a grid would take eight times the memory."""
+"""Longer windows have long records, for which a grid would need eight times the memory."""
 
 
 @dataclass(frozen=True)
 class Dialect:
-    """What separates fields, whether quotes have a meaning, and whether the first record names the columns."""
+    """The delimiter, whether quotes are special, and whether the first record is a header."""
 
     delimiter: bytes = b","
     quotes: bool = True
@@ -41,9 +41,9 @@ class Dialect:
 
 @dataclass(frozen=True)
 class Column:
-    """One field of each record: which, of what dtype, and what stands for it where it is missing.
+    """One field of each record: its index, its dtype, and its default if it is missing.
 
-    It must be there if that is `None`.
+    It is required if the default is `None`.
     """
 
     index: int
@@ -51,7 +51,7 @@ class Column:
     default: Any = None
 
     def converted(self, fields: Sequence[bytes], missing: frozenset[bytes]) -> NDArray[Any]:
-        """Return the values of this field of many records; `ValueError` if one has none."""
+        """Return the values of this field of many records; `ValueError` if one is invalid."""
         if not any(word in fields for word in missing):
             return self.values(fields)
         if self.default is None:
@@ -63,7 +63,7 @@ class Column:
         return values
 
     def values(self, fields: Sequence[bytes]) -> NDArray[Any]:
-        """Return the values of fields that are there."""
+        """Return the values of fields that are not missing."""
         if self.dtype == object:
             strings = np.empty(len(fields), object)
             strings[:] = fields
@@ -91,9 +91,9 @@ class Column:
 
 @dataclass(frozen=True)
 class Table:
-    """Which fields of a record are wanted, and how many fields it may have.
+    """The selected fields of a record, and how many fields it may have.
 
-    `fits` tells of a number of fields whether a record may have it; `expected` says it in words.
+    `fits` returns whether a record may have a number of fields; `expected` describes the numbers in words.
     """
 
     columns: tuple[Column, ...]
@@ -102,7 +102,7 @@ class Table:
     expected: str
 
     def read(self, grid: Grid) -> ColumnBatch | None:
-        """Return the values of records that have all as many fields, `None` if something is wrong with one."""
+        """Return the values of records with the same number of fields, `None` if one of them has an error."""
         if not self.fits(grid.width):
             return None
         try:
@@ -123,11 +123,11 @@ class Table:
                         zip(*[one.converted(fields[one.index], self.missing) for one in self.columns], strict=True)
                     )
                 except ValueError:
-                    pass  # one by one, to find out of which record
+                    pass  # one by one, to find the record
         return [self.element(name, row) for row in rows]
 
     def element(self, name: str, row: Fields) -> Any:
-        """Return the values of one record, or what is wrong with it."""
+        """Return the values of one record, or its error."""
         if isinstance(row, DataLossError):
             return row
         if not self.fits(len(row)):
@@ -143,7 +143,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Strings(Table):
-    """Any number of fields, as they are: for a header."""
+    """Any number of fields as strings: for a header."""
 
     columns: tuple[Column, ...] = ()
     missing: frozenset[bytes] = frozenset()
@@ -158,9 +158,9 @@ class Strings(Table):
 
 
 class CsvParser:
-    r"""Bytes of a file in, tuples of values out, errors in the places of records that are wrong.
+    r"""Turns the bytes of a file into tuples of values, with errors in the places of invalid records.
 
-    A record ends at `\n`, `\r\n` or `\r` outside of quotes; a quoted field may hold anything, a quote twice.
+    A record ends at `\n`, `\r\n` or `\r` outside quotes; a quoted field may contain anything, with quotes doubled.
     A record of more than `most` bytes is an error, and the last element.
 
     >>> column = Column(1, np.dtype(np.int64))
@@ -182,11 +182,11 @@ class CsvParser:
         self._splitter = Splitter(name, dialect, most, offset_in(compressed))
         self._header = dialect.header
         self._skip_header = dialect.header
-        self._data: Buffer = b""  # what is being taken apart, from `_at` on
+        self._data: Buffer = b""  # the data being split, from `_at` on
         self._at = 0
         self._rest = bytearray()  # the beginning of a record
-        self._enough = 0  # the size that `_rest` must have, so that to look for its end again is worth it
-        self._found: list[Any] | ColumnBatch = []  # what was found last, of which `_given` have been returned
+        self._enough = 0  # the size of `_rest` from which searching for its end again is worthwhile
+        self._found: list[Any] | ColumnBatch = []  # the last records found; `_given` of them have been returned
         self._given = 0
         self._begin = 0  # where the first of `_found` begins
         self._next = 0  # where the record after the last of them begins
@@ -199,7 +199,7 @@ class CsvParser:
 
     @property
     def lost(self) -> bool:
-        """Whether the last record that was returned is an error that stands for the rest of the file."""
+        """Whether the last record returned is an error that replaces the rest of the file."""
         return self._splitter.lost and self._given == len(self._found)
 
     @property
@@ -213,26 +213,26 @@ class CsvParser:
         self._skip_header = self._header and offset == 0
 
     def feed(self, data: Buffer) -> None:
-        """Take the file's next bytes, once `parse` has returned nothing; they must stay as they are until it does."""
+        """Take the file's next bytes, after `parse` has returned nothing; they must not change until it does again."""
         self._data, self._at = data, 0
 
     def finish(self) -> None:
-        """Say that no more data will come."""
+        """Mark the end of the data."""
         self._finished = True
 
     def parse(self, limit: int) -> list[Any] | ColumnBatch:
-        """Return at most `limit` records of what was fed, in order; [] when it needs more data or has ended."""
+        """Return at most `limit` records of the data, in order; [] if it needs more data or has ended."""
         if self._given == len(self._found):
             self._begin, self._given = self._next, 0
             self._found = self._window()
         found = self._found[self._given : self._given + limit]
-        if isinstance(self._found, list):  # the traceback of an error would keep alive whoever it was raised to
+        if isinstance(self._found, list):  # the traceback of an error would keep its callers' frames alive
             self._found[self._given : self._given + len(found)] = [None] * len(found)
         self._given += len(found)
         return found
 
     def _window(self) -> list[Any] | ColumnBatch:
-        """Return the records that end in the next window which any record ends in."""
+        """Return the records that end in the next window with an end of a record."""
         while not self._splitter.lost and self._more():
             last = self._finished and self._at >= len(self._data)
             if len(self._rest) < self._enough and not last:
@@ -249,7 +249,7 @@ class CsvParser:
         return []
 
     def _records(self, data: bytes, last: bool) -> tuple[list[Any] | ColumnBatch, int]:
-        """Return the records at the beginning of `data`, but for the header, and how many bytes they are."""
+        """Return the records at the beginning of `data`, without the header, and how many bytes they are."""
         grid = self._splitter.grid(data, last) if len(data) <= min(self._most, GRID_BYTES) else None
         if grid is not None:
             body = grid.without_first() if self._skip_header else grid
@@ -259,11 +259,11 @@ class CsvParser:
         rows, used = self._splitter.rows(data, last, self._next)
         if self._skip_header and rows:
             self._skip_header = False
-            rows = rows if isinstance(rows[0], DataLossError) else rows[1:]  # a header that is wrong fails
+            rows = rows if isinstance(rows[0], DataLossError) else rows[1:]  # an invalid header is an error
         return (self._table.elements(self._name, rows) if rows else []), used
 
     def _more(self) -> bool:
-        """Move the next window to `_rest`; return whether there may be something in it now."""
+        """Move the next window to `_rest`; return whether a record may end in it now."""
         if self._at >= len(self._data):
             return self._finished and bool(self._rest)
         window = self._data[self._at : self._at + WINDOW]
@@ -273,7 +273,7 @@ class CsvParser:
 
 
 class Splitter:
-    """Takes records apart into fields."""
+    """Splits records into fields."""
 
     def __init__(self, name: str, dialect: Dialect, most: int, where: str) -> None:
         self._name = name
@@ -281,9 +281,9 @@ class Splitter:
         self._where = where
         self._delimiter = dialect.delimiter
         self._quotes = dialect.quotes
-        self.lost = False  # in a quoted field that is not closed, or at a record that is too long
+        self.lost = False  # at a quoted field that is not closed, or a record that is too long
         comma = re.escape(dialect.delimiter)
-        inside = rb'"(?>[^"]++|""|"(?=[^"\r\n%b]))*+"' % comma  # a lone quote inside is found to be wrong later
+        inside = rb'"(?>[^"]++|""|"(?=[^"\r\n%b]))*+"' % comma  # a single quote inside is reported later
         field = rb'(?>%b|(?!")[^\r\n%b]*+)' % (inside, comma)
         record = rb"%b(?>%b%b)*+" % (field, comma, field)
         self._field = re.compile(rb"(?:\A|%b)(%b)" % (comma, field))
@@ -291,14 +291,14 @@ class Splitter:
         self._last_record = re.compile(rb"(%b)(?:\r\n|\n|\r|\Z)" % record)
 
     def grid(self, data: bytes, last: bool) -> Grid | None:
-        """Return the fields of the same records, `None` unless all is in order and they have all as many."""
+        """Return the fields of the same records, `None` unless all are valid and have the same number of fields."""
         if self._quotes and b'"' in data:
             return quoted_grid(data, self._delimiter, last)
         end = self._end(data, last)
         return plain_grid(data, self._delimiter, end) if end else None
 
     def _end(self, data: bytes, last: bool) -> int:
-        """Return where the last record ends that has no quotes."""
+        """Return the end of the last record before any quotes."""
         return len(data) if last else data.rfind(b"\n") + 1 or data.rfind(b"\r", 0, -1) + 1
 
     def rows(self, data: bytes, last: bool, begin: int) -> tuple[list[Fields], int]:
@@ -312,7 +312,7 @@ class Splitter:
         return rows, used
 
     def _plain(self, data: bytes, last: bool, begin: int) -> tuple[list[Fields], int]:
-        """Return the same of records without quotes."""
+        """Do the same for records without quotes."""
         end = self._end(data, last)
         text = data[:end]
         if b"\r" in text:
@@ -328,7 +328,7 @@ class Splitter:
         return [line.split(delimiter) for line in lines], end
 
     def _quoted(self, data: bytes, last: bool, begin: int) -> tuple[list[Fields], int]:
-        """Return the same of records some of which have quotes."""
+        """Do the same for records some of which have quotes."""
         find, at, rows = (self._last_record if last else self._record).match, 0, list[Fields]()
         while at < len(data) and (match := find(data, at)):
             record = match[1]

@@ -1,4 +1,4 @@
-"""The fields of CSV records that all have as many, found at once with NumPy; whatever is odd is left to others."""
+"""Splits CSV records with the same number of fields at once, with NumPy; other records are left to the parser."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ NEWLINE: Final = ord("\n")
 RETURN: Final = ord("\r")
 
 SEPARATORS: Final = b"\x1f\x1e\x1d\x1c\x00\x01\x02\x03"
-"""One of these that no record has takes the place of all that separates fields."""
+"""One of these that occurs in no record replaces all separators."""
 
 
 class Grid(NamedTuple):
-    """The fields of records, one after another, how many each has, and how many bytes the records are."""
+    """The fields of records, one after another, the number of each record's fields, and the records' size in bytes."""
 
     fields: list[bytes]
     width: int
@@ -30,7 +30,7 @@ class Grid(NamedTuple):
 
 
 def plain_grid(data: bytes, delimiter: bytes, size: int) -> Grid | None:
-    """Return the fields of records without quotes, the first `size` bytes; `None` if they have not all as many."""
+    """Return the fields of records without quotes, the first `size` bytes; `None` if their numbers differ."""
     text = data[:size]
     if b"\r" in text:
         text = text.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
@@ -43,16 +43,16 @@ def plain_grid(data: bytes, delimiter: bytes, size: int) -> Grid | None:
     if not width:
         return None
     fields = text.replace(b"\n", delimiter).split(delimiter)
-    fields.pop()  # behind the last separator
+    fields.pop()  # after the last separator
     return Grid(fields, width, size)
 
 
 def quoted_grid(data: bytes, delimiter: bytes, last: bool) -> Grid | None:
     """Return the fields of the records at the beginning of `data`, some with quotes, all of it if it is the `last`.
 
-    `None` if a quote is out of place, records have not all as many fields, or none ends.
+    `None` if a quote is misplaced, the numbers of fields differ, or no record ends.
     """
-    framed = np.frombuffer(b"\n%b\n" % data, np.uint8)  # so that something comes before and after each byte
+    framed = np.frombuffer(b"\n%b\n" % data, np.uint8)  # so that each byte has neighbours
     quotes = framed == QUOTE
     outside = np.cumsum(quotes, dtype=np.uint8) & 1 == 0  # also at a quote that closes
     text, ends, dropped = with_newlines(framed, outside, last)
@@ -67,17 +67,17 @@ def quoted_grid(data: bytes, delimiter: bytes, last: bool) -> Grid | None:
     if structural is None or not width:
         return None
     text[separators] = separator
-    kept = np.ones(stop, bool)
-    kept[structural] = False
-    kept[dropped[dropped < stop]] = False
-    fields = text[1:stop][kept[1:]].tobytes().split(bytes([separator]))
+    part_of_field = np.ones(stop, bool)
+    part_of_field[structural] = False
+    part_of_field[dropped[dropped < stop]] = False
+    fields = text[1:stop][part_of_field[1:]].tobytes().split(bytes([separator]))
     return Grid(fields, width, min(stop, len(data)))
 
 
 def with_newlines(
     framed: NDArray[np.uint8], outside: NDArray[np.bool_], last: bool
 ) -> tuple[NDArray[np.uint8], NDArray[np.bool_], NDArray[np.intp]]:
-    r"""Return a copy of the text in which each record ends in `\n`, where these are, and which bytes to leave out."""
+    r"""Return a copy of the text in which each record ends in `\n`, the places of these, and the bytes to drop."""
     text = framed.copy()
     returns = np.flatnonzero((framed == RETURN) & outside)
     paired = framed[returns + 1] == NEWLINE  # the last one too, of which it is not known yet unless it is the `last`
@@ -90,10 +90,10 @@ def with_newlines(
 
 
 def lone_quotes(framed: NDArray[np.uint8], quotes: NDArray[np.intp], delimiter: bytes) -> NDArray[np.intp] | None:
-    """Return the quotes that are no part of a field; `None` if one is out of place.
+    """Return the quotes that are not part of a field; `None` if one is misplaced.
 
-    A quote opens a field behind a separator and closes it before one. Of two that follow each other inside a field the
-    first seems to close it and the second to open it, and this one stays.
+    A quote opens a field after a separator and closes it before one. Of a doubled quote inside a field the first seems
+    to close the field and the second to open it; the second one is part of the field.
     """
     opening, closing = quotes[::2], quotes[1::2]
     beside = np.zeros(256, bool)
@@ -105,7 +105,7 @@ def lone_quotes(framed: NDArray[np.uint8], quotes: NDArray[np.intp], delimiter: 
 
 
 def even_width(ends: NDArray[np.bool_]) -> int:
-    """Return how many fields each record has, 0 if they differ, when this tells of each separator if it ends one."""
+    """Return how many fields each record has, 0 if they differ; `ends` says which separators end a record."""
     width = int(ends.argmax()) + 1
     rows: NDArray[Any] | None = ends.reshape(-1, width) if len(ends) % width == 0 else None
     return width if rows is not None and rows[:, -1].all() and not rows[:, :-1].any() else 0

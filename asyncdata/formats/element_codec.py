@@ -1,16 +1,16 @@
-"""Elements as bytes: arrays, numbers, strings and structures of them, and nothing that would run code when it is read.
+"""Encodes elements as bytes: arrays, numbers, strings and structures of them. Decoding never runs code from the data.
 
-An element is a tag and what it says, little-endian; structures hold elements:
+An element is a tag and its content, little-endian; structures contain elements:
 
     -  None        t f  bools         i  int64          j  any int       d  float64     c  complex128
     b  bytes       y  bytearray       s  str in UTF-8   l  list          u  tuple       m  dict
     a  array       g  NumPy scalar    o  array of objects                n  named tuple k  dataclass
     r  Ragged      p  tensor of PyTorch: an array, and the name of a dtype that NumPy does not have
-    h  np.bytes_   w  np.str_, neither of which as a NumPy scalar of its dtype keeps zeros at its end
+    h  np.bytes_   w  np.str_ (as NumPy scalars of their dtypes they would lose zeros at their end)
 
-The data of an array lie at a multiple of 16 bytes and are not copied when it is read: it is read-only. Named tuples and
-dataclasses tell their class by module and name; reading one looks it up in the modules that are imported, imports none,
-and calls none of its methods.
+The data of an array begins at a multiple of 16 bytes and is not copied when it is read: the array is read-only. Named
+tuples and dataclasses are identified by module and name. Decoding looks the class up in the imported modules, imports
+none, and calls none of its methods.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ __all__ = ("ElementReader", "decode_element", "encode_element")
 ALIGNMENT: Final = 16
 
 LARGE: Final = 1 << 16
-"""Arrays of fewer bytes are copied once more, which takes less time than to look at them as bytes."""
+"""Arrays of fewer bytes are copied once more, which is faster than a view of their bytes."""
 
 pack_size = struct.Struct("<I").pack
 unpack_size = struct.Struct("<I").unpack_from
@@ -53,7 +53,7 @@ unpack_complex = struct.Struct("<dd").unpack_from
 
 
 def encode_element(value: Any) -> bytes:
-    """Return an element as bytes; `StructureError` for what cannot be written.
+    """Return an element as bytes; `StructureError` for a value that cannot be written.
 
     >>> decode_element(encode_element({"x": (1, None), "name": b"a"}))
     {'x': (1, None), 'name': b'a'}
@@ -64,7 +64,7 @@ def encode_element(value: Any) -> bytes:
 
 
 def decode_element(data: bytes) -> Any:
-    """Return the element that `encode_element` made this of; `DataLossError` if it made no such thing."""
+    """Return the element that `encode_element` encoded; `DataLossError` for other bytes."""
     reader = ElementReader(data)
     try:
         value = reader.take()
@@ -152,7 +152,7 @@ class ElementWriter:
             self.put(value.tobytes())
 
     def other(self, value: Any) -> None:
-        """Append what is of no type that is looked up at once."""
+        """Append a value of a type that is not in the table of writers."""
         kind = cast("type[Any]", type(value))
         if kind is Ragged:
             self.put(b"r")
@@ -169,8 +169,10 @@ class ElementWriter:
             parts = cast("tuple[Any, ...]", value)
             self.named(b"n", kind, dict(zip(kind._fields, parts, strict=True)))
         elif dataclasses.is_dataclass(cast("Any", value)):
-            whole = cast("Any", value)
-            self.named(b"k", kind, {field.name: getattr(whole, field.name) for field in dataclasses.fields(whole)})
+            instance = cast("Any", value)
+            self.named(
+                b"k", kind, {field.name: getattr(instance, field.name) for field in dataclasses.fields(instance)}
+            )
         else:
             raise StructureError(
                 f"cannot be written to a file: {kind.__module__}.{kind.__qualname__}, got {value!r:.80}; elements in "
@@ -205,7 +207,7 @@ WRITERS: Final[dict[type, Callable[[ElementWriter, Any], None]]] = {
 
 
 class ElementReader:
-    """Takes elements from bytes."""
+    """Decodes elements from bytes."""
 
     def __init__(self, data: bytes) -> None:
         self.data = data
@@ -308,7 +310,7 @@ class ElementReader:
 
 
 def checked(kind: Any, names: Sequence[str], parts: dict[str, Any]) -> dict[str, Any]:
-    """Return the parts of an element of a class, if it has these names."""
+    """Return the parts of an element; raise unless they have the names of the class's fields."""
     if [*parts] != [*names]:
         raise StructureError(f"{kind.__qualname__} has fields {[*names]}, the element that was written {[*parts]}")
     return parts
@@ -346,7 +348,7 @@ def encoded_shape(shape: tuple[int, ...]) -> bytes:
 
 @lru_cache
 def array_head(tag: bytes, dtype: np.dtype[Any], shape: tuple[int, ...], at: int) -> bytes:
-    """Return what comes before the data of an array, which begins at byte `at`, up to where they may lie."""
+    """Return the header of an array that begins at byte `at`, padded so that the data is aligned."""
     kind = encoded_dtype(dtype)
     head = tag + encoded_shape(shape) + pack_size(len(kind)) + kind
     return head + bytes(-(at + len(head)) % ALIGNMENT)
@@ -354,7 +356,7 @@ def array_head(tag: bytes, dtype: np.dtype[Any], shape: tuple[int, ...], at: int
 
 @lru_cache
 def encoded_dtype(dtype: np.dtype[Any]) -> bytes:
-    """Return a dtype as JSON; `StructureError` for one that NumPy's own file format does not know."""
+    """Return a dtype as JSON; `StructureError` for a dtype that NumPy's file format does not support."""
     encoded = None if dtype.hasobject else json.dumps(np.lib.format.dtype_to_descr(dtype)).encode()
     if encoded is None or dtype_of(encoded) != dtype:
         raise StructureError(f"cannot be written to a file: an array of dtype {dtype}; convert it with astype in a map")
@@ -378,7 +380,7 @@ def dtype_of(encoded: bytes) -> np.dtype[Any]:
 
 
 def found(module: str, name: str) -> type | None:
-    """Return the class of this name in a module that is imported; `None` if there is none. No `__getattr__` runs."""
+    """Return the class of this name in an imported module; `None` if there is none. No `__getattr__` runs."""
     value: Any = sys.modules.get(module)
     for part in name.split("."):
         base: Any = type if isinstance(value, type) else ModuleType

@@ -1,4 +1,4 @@
-"""Elements whose bytes differ only in their values, read or written all at once: numbers, arrays and structures."""
+"""Encodes and decodes many elements of one layout at once: numbers, arrays and structures with different values."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from asyncdata.formats.element_codec import ElementReader, encode_element
 __all__ = ("UniformElements", "UniformRecords", "decode_uniform", "encode_uniform")
 
 FEW: Final = 16
-"""Fewer elements than this are read quicker one after another."""
+"""Fewer elements than this are faster to read one after another."""
 
 LONG: Final = 256
-"""Longer records are not put next to each other to be looked at: that takes as long as to look at parts of each."""
+"""Longer records are not copied together to compare them, as comparing parts of each is as fast."""
 
 WIDE: Final = 1 << 14
-"""The arrays of longer records are copied once only: to batches, or to whoever wants them."""
+"""The arrays of longer records are copied only once, to a batch or to the consumer."""
 
 SPARSE: Final = 64
-"""Long records of more parts than one for so many bytes are read quicker one after another."""
+"""Long records with less than this many bytes per part are faster to read one after another."""
 
 
 def decode_uniform(records: Sequence[Any]) -> list[Any] | ColumnBatch | None:
-    """Return what `decode_element` makes of each record, if they are of one layout; `None` if not.
+    """Decode each record as `decode_element` does, if they have one layout; `None` if not.
 
-    Columns where a row of arrays is the same: the elements are made when somebody wants them, each in its own memory.
+    Returns columns if rows of arrays are equivalent: elements are then made when needed, each in its own memory.
 
     >>> from asyncdata.formats.element_codec import encode_element
     >>> decode_uniform([encode_element((number, number / 2)) for number in range(20)])[3]
@@ -48,7 +48,7 @@ def decode_uniform(records: Sequence[Any]) -> list[Any] | ColumnBatch | None:
     try:
         part = layout.next()
     except (struct.error, LookupError, ValueError, TypeError, RecursionError, OverflowError):
-        return None  # read one by one, the error is that of the element that is damaged
+        return None  # decoding one by one gives the error of the damaged element
     if part is None or layout.reader.at != length:
         return None
     if length > LONG and len(layout.free) * SPARSE > length:
@@ -58,7 +58,7 @@ def decode_uniform(records: Sequence[Any]) -> list[Any] | ColumnBatch | None:
 
 
 def encode_uniform(columns: ColumnBatch) -> UniformElements | None:
-    """Return what writes elements as `encode_element` does; `None` if it has to look at each of them.
+    """Return an encoder with the result of `encode_element`; `None` if each element must be encoded by itself.
 
     >>> written = encode_uniform(ColumnBatch.ints(range(20)))
     >>> rows = np.empty((20, written.width), np.uint8)
@@ -68,7 +68,9 @@ def encode_uniform(columns: ColumnBatch) -> UniformElements | None:
     """
     if len(columns) < FEW or not columns.complete:
         return None
-    value = columns.value.astype("<i8", copy=False) if columns.integers else columns.value  # as Python's are written
+    value = (
+        columns.value.astype("<i8", copy=False) if columns.integers else columns.value
+    )  # as Python integers are written
     leaves = leaves_of(value)
     if not all(is_plain(leaf.dtype) for leaf in leaves):
         return None
@@ -76,14 +78,14 @@ def encode_uniform(columns: ColumnBatch) -> UniformElements | None:
     record = encode_element(int(first) if columns.integers else first)
     layout, arrays = Layout(record), [leaf for leaf in leaves if leaf[:1].nbytes]
     layout.next()
-    if len(layout.free) != len(arrays):  # there is an empty tuple or dict, behind which it does not look
+    if len(layout.free) != len(arrays):  # there is an empty tuple or dict, after which the layout does not look
         return None
     return UniformElements(record, list(zip(layout.free, arrays, strict=True)))
 
 
 @dataclass(frozen=True)
 class UniformElements:
-    """Elements of one layout that are to be written: the first as it is, and where the values of all lie in such."""
+    """Encodes elements of one layout: the first encoded element, and where the values of each element go."""
 
     record: bytes
     values: Sequence[tuple[tuple[int, int], npt.NDArray[Any]]]
@@ -102,7 +104,7 @@ class UniformElements:
 
 
 class UniformRecords:
-    """Records of one length, as they are and as the rows of one array."""
+    """Records of one length, as bytes and as the rows of one array."""
 
     def __init__(self, records: Sequence[bytes]) -> None:
         self.records = records
@@ -110,7 +112,7 @@ class UniformRecords:
 
     @cached_property
     def rows(self) -> npt.NDArray[np.uint8]:
-        """The bytes of all records; they are here in vain where nobody wants more than each alone."""
+        """The bytes of all records, made when they are first needed."""
         return np.frombuffer(b"".join(self.records), np.uint8).reshape(len(self.records), -1)
 
     def alike(self, free: Sequence[tuple[int, int]]) -> bool:
@@ -128,7 +130,7 @@ class UniformRecords:
         )
 
     def column(self, begin: int, end: int, dtype: npt.DTypeLike, shape: tuple[int, ...] = ()) -> npt.NDArray[Any]:
-        """Return what lies in some columns of each record, in an array of its own."""
+        """Return some columns of each record, in a new array."""
         return np.ascontiguousarray(self.rows[:, begin:end]).view(dtype).reshape(len(self.records), *shape)
 
 
@@ -138,7 +140,7 @@ Make: TypeAlias = Callable[[UniformRecords], Iterable[Any]]
 
 @dataclass(frozen=True)
 class LayoutPart:
-    """What makes one part of each element, and all of them as one, in arrays, if rows of those are the same."""
+    """Decodes one part of each element; as arrays if rows of arrays are equivalent."""
 
     make: Make
     stack: Callable[[UniformRecords], Any] | None = None
@@ -151,7 +153,7 @@ class LayoutPart:
             return ColumnBatch.ints([*self.make(table)])
         if stack is None or table.width > WIDE:
             return [*self.make(table)]
-        return ColumnBatch.later(  # of tables of their own, which then go: the records stay, and not a copy of them
+        return ColumnBatch.later(  # from temporary tables, so that the records stay in memory, not a copy of them
             len(records),
             table.width,
             lambda: [*self.make(UniformRecords(records))],
@@ -160,14 +162,14 @@ class LayoutPart:
 
 
 class Layout:
-    """How an element lies in a record: what makes its parts, and in which columns records may differ."""
+    """The layout of an element in a record: the decoders of its parts, and the columns in which records may differ."""
 
     def __init__(self, record: bytes) -> None:
         self.reader = ElementReader(record)
         self.free: list[tuple[int, int]] = []
 
     def next(self) -> LayoutPart | None:
-        """Return what makes the next part; `None` if that is of a kind that is read one by one."""
+        """Return the decoder of the next part; `None` if its kind must be read one by one."""
         parse = PARSERS.get(self.reader.data[self.reader.at])
         return None if parse is None else parse(self)
 
@@ -180,7 +182,7 @@ class Layout:
         return LayoutPart(lambda table: table.column(begin, end, dtype).tolist(), integers=dtype == "<i8")
 
     def octets(self) -> LayoutPart:
-        begin, end = self.value(9)  # behind the length, which all share
+        begin, end = self.value(9)  # after the length, which is the same for all
 
         def make(table: UniformRecords) -> list[bytes]:
             return [record[begin:end] for record in table.records]
@@ -188,7 +190,7 @@ class Layout:
         return LayoutPart(make, lambda table: np.fromiter(make(table), object, len(table.records)))
 
     def value(self, head: int) -> tuple[int, int]:
-        """Read past a value that differs from record to record, and return where it lies behind its `head`."""
+        """Skip a value that differs between records, and return its place after its `head`."""
         begin = self.reader.at + head
         self.reader.take()
         self.free.append((begin, self.reader.at))
@@ -211,7 +213,7 @@ class Layout:
         return LayoutPart(make, stack if shape and is_plain(dtype) else None)
 
     def scalar(self) -> LayoutPart | None:
-        """Return what makes NumPy's numbers."""
+        """Return the decoder of NumPy scalars."""
         value: np.generic = self.reader.take()
         dtype, end = value.dtype, self.reader.at
         if not is_plain(dtype):
@@ -270,13 +272,13 @@ class Layout:
 
 
 def stacks_of(parts: Sequence[LayoutPart]) -> list[Callable[[UniformRecords], Any]]:
-    """Return what puts each part of all elements into arrays; nothing unless all have such."""
+    """Return the functions that stack each part into arrays; nothing unless all parts have one."""
     stacks = [part.stack for part in parts if part.stack is not None]
     return stacks if len(stacks) == len(parts) else []
 
 
 def is_plain(dtype: np.dtype[Any]) -> bool:
-    """Return whether a row of an array of this dtype is what was put there."""
+    """Return whether a row of an array of this dtype equals the value that was written."""
     return dtype.kind in "biufc" and dtype.isnative
 
 

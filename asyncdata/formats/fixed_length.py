@@ -1,4 +1,4 @@
-"""Records of a fixed length between a header and a footer: a step without I/O."""
+"""FixedParser: records of a fixed length between a header and a footer, without I/O."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Buffer: TypeAlias = bytes | bytearray | memoryview
 
 @dataclass(frozen=True)
 class FixedLayout:
-    """How long each record of a file is, and what comes before and after all of them.
+    """The length of each record of a file, and of the header and the footer.
 
     >>> FixedLayout(record_bytes=4, header_bytes=2).count(14)
     3
@@ -32,7 +32,7 @@ class FixedLayout:
         return None if inside < 0 or inside % self.record_bytes else inside // self.record_bytes
 
     def begin(self, record: int) -> int:
-        """Return where a record begins, as a byte offset."""
+        """Return the byte offset of a record."""
         return self.header_bytes + record * self.record_bytes
 
     def misfit(self, path: str, size: int) -> DataLossError:
@@ -45,9 +45,9 @@ class FixedLayout:
 
 
 class FixedParser:
-    """Bytes of a file in, records out.
+    """Turns the bytes of a file into records.
 
-    `name` is the file's, for messages.
+    `name` is the file's name for messages.
 
     >>> parser = FixedParser("letters", FixedLayout(record_bytes=2, footer_bytes=1))
     >>> parser.feed(b"aabbccf")
@@ -73,20 +73,20 @@ class FixedParser:
         self.offset = offset
 
     def feed(self, data: Buffer) -> None:
-        """Take the file's next bytes, once `parse` has returned nothing; they must stay as they are until it does."""
+        """Take the file's next bytes, after `parse` has returned nothing; they must not change until it does again."""
         if isinstance(self._data, bytearray) and self._data:
             self._data += data
         else:
             self._data = data
 
     def finish(self) -> None:
-        """Say that no more data will come."""
+        """Mark the end of the data."""
         self._finished = True
 
     def parse(self, limit: int) -> list[bytes | DataLossError]:
-        """Return at most `limit` records of what was fed, in order; [] when it needs more data or has ended.
+        """Return at most `limit` records of the data, in order; [] if it needs more data or has ended.
 
-        If the file ends inside a record, or before its footer, that is the last one: an error.
+        If the file ends inside a record, or before its footer, the last element is an error.
         """
         self._skip_header()
         size = self._layout.record_bytes
@@ -103,7 +103,7 @@ class FixedParser:
             self._advance(min(missing, len(self._data) - self._at))
 
     def _settle(self) -> list[bytes | DataLossError]:
-        """Keep what is no whole record until more is fed; if there is no more, it should be nothing."""
+        """Store an incomplete record until more data comes; at the end of the data it is an error."""
         if self._at or not isinstance(self._data, bytearray):
             self._data, self._at = bytearray(memoryview(self._data)[self._at :]), 0
         end = self.offset + len(self._data)

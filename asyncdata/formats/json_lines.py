@@ -1,4 +1,4 @@
-"""JSON Lines: a value of JSON on each line; a step without I/O."""
+"""JsonLinesParser: one JSON value on each line, without I/O."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from asyncdata.formats.record_limits import MAX_RECORD_BYTES
 __all__ = ("JsonLinesParser", "line_begins")
 
 BOM: Final = b"\xef\xbb\xbf"
-"""What some programs begin files of UTF-8 with."""
+"""The byte order mark with which some programs begin UTF-8 files."""
 
 
 class JsonLinesParser(LineParser):
-    r"""Bytes of a file in, the values on its lines out, each as Python's `json` reads it.
+    r"""Turns the bytes of a file into the values on its lines, as Python's `json` reads them.
 
-    Lines without anything on them are left out. One that is no JSON is an error in its place. A line of more than
-    `most` bytes is an error, and the last element.
+    Blank lines are skipped. A line that is not valid JSON is an error in its place. A line of more than `most` bytes is
+    an error, and the last element.
 
     >>> parser = JsonLinesParser()
     >>> parser.feed(b'{"a": 1}\n\n[2, 3]\n')
@@ -37,9 +37,9 @@ class JsonLinesParser(LineParser):
         self._decode = decoder()
 
     def elements(self, taken: bytes, begin: int) -> list[Any]:
-        """Return the values on whole lines that lie at `begin`."""
+        """Return the values on the complete lines at `begin`."""
         if not begin:
-            blank = b" " * len(BOM)  # so that offsets stay
+            blank = b" " * len(BOM)  # so that offsets do not change
             taken = blank + taken[len(BOM) :] if taken.startswith(BOM) else taken
         lines = taken.split(b"\n")
         with suppress(*NO_JSON):
@@ -47,7 +47,7 @@ class JsonLinesParser(LineParser):
         return self._one_by_one(lines, begin)
 
     def _one_by_one(self, lines: list[bytes], begin: int) -> list[Any]:
-        """Return the values on lines of which some are blank, are no JSON, or are such as Python alone takes for it."""
+        """Return the values on lines some of which are blank, not valid JSON, or valid only for Python's `json`."""
         found: list[Any] = []
         for line in lines:
             if line.strip(b" \t\r"):
@@ -62,7 +62,7 @@ class JsonLinesParser(LineParser):
 
 
 def line_begins(data: bytes, begin: int, most: int) -> tuple[list[int], bool]:
-    r"""Return where the lines of whole lines at `begin` lie that are not blank, and whether the last is too long.
+    r"""Return the offsets of complete lines at `begin` that are not blank, and whether the last one is too long.
 
     >>> line_begins(b'{"a": 1}\n\n[2, 3]\n', 100, 1000)
     ([100, 110], False)

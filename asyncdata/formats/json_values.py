@@ -1,4 +1,4 @@
-"""Values of JSON, as Python's `json` reads and writes them; read in less time where msgspec is installed."""
+"""JSON values as Python's `json` reads and writes them; reading is faster if msgspec is installed."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from asyncdata.runtime.optional_packages import require
 __all__ = ("NO_JSON", "decoder", "json_bytes", "json_value", "read_json")
 
 NO_JSON = (ValueError, RecursionError)
-"""What is raised for what is no JSON, or nested too deep."""
+"""The exceptions for invalid JSON and for values that are nested too deep."""
 
 
 def json_value(data: bytes) -> Any:
-    """Return the value that is written as UTF-8; what only `json` takes is taken: NaN, 1e999, half a surrogate pair."""
+    """Parse JSON in UTF-8, including what only `json` accepts: NaN, 1e999, half a surrogate pair."""
     with suppress(*NO_JSON):
         return decoder()(data)
     return read_json(data)
 
 
 def read_json(data: bytes) -> Any:
-    """Return what Python's own package reads."""
+    """Parse JSON with Python's `json`."""
     return json.loads(str(data, "utf-8"))
 
 
 @cache
 def decoder() -> Callable[[bytes], Any]:
-    """Return the quickest function there is; what it fails on, `read_json` is to be asked about."""
+    """Return the fastest parser available; where it fails, use `read_json`."""
     try:
         return require("msgspec.json", "JSON").Decoder().decode
     except MissingDependencyError:
@@ -47,7 +47,7 @@ def json_bytes(value: Any) -> bytes:
 
 
 def plain(value: Any) -> Any:
-    """Return what JSON has for NumPy's arrays and numbers."""
+    """Return NumPy arrays and numbers as lists and numbers."""
     if isinstance(value, (np.generic, np.ndarray)):
         return cast("NDArray[Any]", value).tolist()
     raise TypeError(f"{type(value).__name__} cannot be represented in JSON")

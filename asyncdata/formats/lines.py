@@ -1,4 +1,4 @@
-"""Lines of text, as bytes, split as TensorFlow splits them: a step without I/O."""
+"""LineParser: lines of text as bytes, split as TensorFlow does, without I/O."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ Buffer: TypeAlias = bytes | bytearray | memoryview
 
 
 class LineParser:
-    r"""Bytes of a file in, lines out, without their ends.
+    r"""Turns the bytes of a file into lines, without line ends.
 
-    A line ends at `\n`; every `\r` is left out, wherever it stands. What follows the last `\n` is a line if it is not
+    A line ends at `\n`; every `\r` is removed, wherever it is. The text after the last `\n` is a line unless it is
     empty. A line of more than `most` bytes, `\r` included, is an error, and the last element.
 
     >>> parser = LineParser()
@@ -27,16 +27,16 @@ class LineParser:
     """
 
     window = 1 << 16
-    """How many bytes are split at once: a fraction of a millisecond's work, whatever the size of what is fed."""
+    """How many bytes are split at once: a fraction of a millisecond's work, whatever the size of the data."""
 
     def __init__(self, name: str = "text", most: int = MAX_RECORD_BYTES, *, compressed: bool = False) -> None:
         self.name = name
         self.where = offset_in(compressed)
         self._most = most
-        self._data: Buffer = b""  # what is being split, from `_at` on
+        self._data: Buffer = b""  # the data being split, from `_at` on
         self._at = 0
         self._rest = bytearray()  # the beginning of a line
-        self._lines: list[Any] = []  # what was split last, of which `_given` have been returned
+        self._lines: list[Any] = []  # the last lines that were split; `_given` of them have been returned
         self._given = 0
         self._begin = 0  # where the first of `_lines` begins
         self._next = 0  # where the line after the last of them begins
@@ -45,7 +45,7 @@ class LineParser:
 
     @property
     def lost(self) -> bool:
-        """Whether the last line that was returned is an error that stands for the rest of the file."""
+        """Whether the last line returned is an error that replaces the rest of the file."""
         return self._stopped and self._given == len(self._lines)
 
     @property
@@ -63,15 +63,15 @@ class LineParser:
         self._next = offset
 
     def feed(self, data: Buffer) -> None:
-        """Take the file's next bytes, once `parse` has returned nothing; they must stay as they are until it does."""
+        """Take the file's next bytes, after `parse` has returned nothing; they must not change until it does again."""
         self._data, self._at = data, 0
 
     def finish(self) -> None:
-        """Say that no more data will come."""
+        """Mark the end of the data."""
         self._finished = True
 
     def parse(self, limit: int) -> list[Any]:
-        """Return at most `limit` lines of what was fed, in order; [] when it needs more data or has ended."""
+        """Return at most `limit` lines of the data, in order; [] if it needs more data or has ended."""
         if self._given == len(self._lines):
             self._begin, self._given = self._next, 0
             self._lines = self._split()
@@ -80,7 +80,7 @@ class LineParser:
         return lines
 
     def _split(self) -> list[Any]:
-        """Return the lines that end in the next window which any line ends in."""
+        """Return the lines that end in the next window with an end of a line."""
         while self._at < len(self._data) and not self._stopped:
             window = bytes(self._data[self._at : self._at + self.window])
             end = window.rfind(b"\n")
@@ -88,7 +88,7 @@ class LineParser:
                 self._at += end + 1
                 if lines := self._taken(window[:end], 1):
                     return lines
-                continue  # where blank lines are none
+                continue  # all lines may be blank, which are skipped
             self._at += len(window)
             self._rest += window
             if len(self._rest) > self._most:
@@ -96,7 +96,7 @@ class LineParser:
         return self._taken(b"", 0) if self._finished and self._rest and not self._stopped else []
 
     def _taken(self, taken: bytes, more: int) -> list[Any]:
-        """Return what the lines at hand and these are, and be that far and `more` bytes on."""
+        """Return the elements on these lines, and advance by them and `more` bytes."""
         if self._rest:
             self._rest += taken
             taken = bytes(self._rest)
@@ -108,7 +108,7 @@ class LineParser:
         return lines if more or lines != [b""] else []
 
     def _up_to_long(self, lines: list[bytes], begin: int) -> list[Any]:
-        """Return what comes before the first line that is too long, and its error; [] if none is."""
+        """Return the elements before the first line that is too long, and its error; [] if no line is."""
         at = begin
         for place, line in enumerate(lines):
             if len(line) > self._most:
@@ -119,5 +119,5 @@ class LineParser:
         return []
 
     def elements(self, taken: bytes, begin: int) -> list[Any]:
-        r"""Return what whole lines are that lie at `begin`, the last of them without its `\n`."""
+        r"""Return the elements on complete lines at `begin`, the last of them without its `\n`."""
         return taken.replace(b"\r", b"").split(b"\n")

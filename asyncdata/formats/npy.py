@@ -1,4 +1,4 @@
-"""Arrays as NumPy's files have them, without objects."""
+"""Arrays in NumPy's file format, without objects."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ __all__ = ("LONGEST", "MAGIC", "NpyHeader", "array_of", "header_of")
 MAGIC: Final = b"\x93NUMPY"
 
 LONG: Final = re.compile(r"(?<=\d)L(?=[,) ])")
-"""What Python 2 wrote behind some integers."""
+"""The suffix that Python 2 wrote after some integers."""
 
 LONGEST: Final = 1 << 16
-"""Bytes of a header at most."""
+"""The largest header in bytes."""
 
 
 class NpyHeader(NamedTuple):
-    """What a file begins with: the array's dtype and shape, and where its numbers begin."""
+    """The header of a file: the array's dtype and shape, and where its data begins."""
 
     dtype: np.dtype[Any]
     shape: tuple[int, ...]
@@ -31,7 +31,7 @@ class NpyHeader(NamedTuple):
 
     @property
     def nbytes(self) -> int:
-        """How many bytes the numbers take."""
+        """The size of the data in bytes."""
         size = self.dtype.itemsize
         for length in self.shape:
             size *= length
@@ -39,17 +39,17 @@ class NpyHeader(NamedTuple):
 
     @property
     def row_bytes(self) -> int:
-        """How many bytes a row takes."""
+        """The size of a row in bytes."""
         return self.nbytes // self.shape[0] if self.shape and self.shape[0] else 0
 
     @property
     def by_columns(self) -> bool:
-        """Whether the numbers of a row do not lie together."""
+        """Whether the values of a row are not contiguous."""
         return self.fortran and len(self.shape) > 1
 
 
 def header_of(data: bytes) -> NpyHeader:
-    """Return the header that a file begins with; `ValueError` for another one, and for objects, which are pickled."""
+    """Return the header of a file; `ValueError` for other data, and for objects, which are pickled."""
     if not data.startswith(MAGIC):
         raise ValueError("it does not begin as a .npy file does")
     if len(data) < 12 or not 1 <= data[6] <= 3:
@@ -77,7 +77,7 @@ def header_of(data: bytes) -> NpyHeader:
 
 
 def array_of(data: bytes) -> npt.NDArray[Any]:
-    """Return the array that a file holds; `ValueError` if it is damaged or holds objects.
+    """Return the array in a file; `ValueError` if it is damaged or holds objects.
 
     >>> import io
     >>> file = io.BytesIO()

@@ -1,4 +1,4 @@
-"""Rows of arrays as NumPy's files have them, `.npy` and `.npz`; a step without I/O."""
+"""NpyParser: rows of arrays in NumPy's files, `.npy` and `.npz`, without I/O."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ from asyncdata.formats.column_parser import ColumnParser
 from asyncdata.formats.npy import LONGEST, MAGIC, NpyHeader, array_of, header_of
 from asyncdata.formats.record_limits import record_too_long
 
-__all__ = ("HEADER_BYTES", "MAX_WHOLE_BYTES", "NpyParser", "is_by_rows", "is_numpys")
+__all__ = ("HEADER_BYTES", "MAX_FILE_BYTES", "NpyParser", "is_by_rows", "is_numpys")
 
 ZIP: Final = b"PK\x03\x04"
 EMPTY_ZIP: Final = b"PK\x05\x06"
 
-MAX_WHOLE_BYTES: Final = 4 << 30
-"""Of an array, or several, that have to be in memory before their first row is known."""
+MAX_FILE_BYTES: Final = 4 << 30
+"""The largest file whose arrays must be in memory before their first row is known."""
 
 LIMIT: Final = "max_file_bytes"
 
 DAMAGED: Final = (ValueError, zipfile.BadZipFile, zlib.error, OSError, EOFError, NotImplementedError)
-"""What `zipfile` raises for an archive that is."""
+"""The exceptions of `zipfile` for a damaged archive."""
 
 HEADER_BYTES: Final = 2 * LONGEST
-"""A header has fewer."""
+"""More bytes than any header has."""
 
 BLOCK: Final = 1 << 20
-"""About so many bytes are made rows of together."""
+"""About how many bytes are decoded together."""
 
 
 class NpyParser(ColumnParser):
-    """Bytes of a file in, rows of its array out; of `.npz` dicts of rows of its arrays.
+    """Turns the bytes of a file into rows of its array; for `.npz` into dicts of rows of its arrays.
 
     >>> import io
     >>> file = io.BytesIO()
@@ -47,11 +47,11 @@ class NpyParser(ColumnParser):
     [[0, 1], [2, 3], [4, 5]]
     """
 
-    def __init__(self, name: str = "array", most: int = MAX_WHOLE_BYTES) -> None:
+    def __init__(self, name: str = "array", most: int = MAX_FILE_BYTES) -> None:
         super().__init__(name)
         self._most = most
         self._header: NpyHeader | None = None
-        self._whole = bytearray()  # of what cannot be read by rows
+        self._content = bytearray()  # of a file that cannot be read row by row
         self._is_zip = False
         self._left = 0  # rows that are still to come
         self._magic = self._start = b""
@@ -61,7 +61,7 @@ class NpyParser(ColumnParser):
         return self._header is not None and is_by_rows(self._header)
 
     def start(self, data: bytes) -> bool:
-        """Take the first bytes of a file that is read from a later row on; return whether more are needed."""
+        """Take the first bytes of a file that is resumed at a later row; return whether more are needed."""
         size = header_size(data)
         if size is None or size > len(data):
             return True
@@ -82,7 +82,7 @@ class NpyParser(ColumnParser):
         if header is None or not self._left:
             return self._end()
         if not self._by_rows:
-            return self._whole_array(header)
+            return self._complete_array(header)
         count = max(1, min(self._left, BLOCK // header.row_bytes, self.waiting // header.row_bytes))
         data = self.taken(count * header.row_bytes)
         if data is None:
@@ -91,7 +91,7 @@ class NpyParser(ColumnParser):
         return np.frombuffer(bytearray(data), header.dtype).reshape(count, *header.shape[1:]), count
 
     def _begun(self) -> bool:
-        """Return whether the header is known, or that there is none."""
+        """Return whether the header, or that there is none, is known."""
         while (size := header_size(self._start)) is None or size > len(self._start):
             more = self.taken(10 if not self._start else 2 if size is None else size - len(self._start))
             if more is None:
@@ -99,7 +99,7 @@ class NpyParser(ColumnParser):
                 return False
             self._start += more
             if self._start.startswith((ZIP, EMPTY_ZIP)):
-                self._whole += self._start
+                self._content += self._start
                 self._is_zip = True
                 return True
             self._check_magic(self._start)
@@ -141,37 +141,37 @@ class NpyParser(ColumnParser):
             raise DataLossError(f"{self.name}: it is cut short: at byte {self.at} {self._left} more rows were expected")
 
     def _end(self) -> None:
-        """Raise if there are bytes behind the array."""
+        """Raise if there are bytes after the array."""
         if self.waiting:
             raise DataLossError(f"{self.name}: it continues at byte {self.at}, where its array ends")
 
     def _gathered(self, what: str) -> None:
-        """Take all bytes that are there."""
-        self._whole += self.taken(self.waiting) or b""
-        if len(self._whole) > self._most:
+        """Take all bytes that have arrived."""
+        self._content += self.taken(self.waiting) or b""
+        if len(self._content) > self._most:
             raise record_too_long(self.name, what, self._most, LIMIT)
 
-    def _whole_array(self, header: NpyHeader) -> tuple[Any, int] | None:
-        """Return an array that does not lie row by row, once it is there."""
+    def _complete_array(self, header: NpyHeader) -> tuple[Any, int] | None:
+        """Return an array that is not stored row by row, once it is complete."""
         self._gathered("the array, which is stored column by column,")
-        if len(self._whole) < header.nbytes and not self.finished:
+        if len(self._content) < header.nbytes and not self.finished:
             return None
         try:
-            array = array_of(bytes(self._start + self._whole))
+            array = array_of(bytes(self._start + self._content))
         except ValueError as error:
             raise DataLossError(f"{self.name}: {error}") from None
-        self.at, self._left, self._whole = self.at, 0, bytearray()
+        self.at, self._left, self._content = self.at, 0, bytearray()
         return array, len(array)
 
     def _arrays(self) -> tuple[Any, int] | None:
-        """Return the arrays of a `.npz` file, once all of it is there."""
+        """Return the arrays of a `.npz` file, once it is complete."""
         if self._left < 0:
             return None
         self._gathered("the file")
         if not self.finished:
             return None
-        arrays = self._members(bytes(self._whole))
-        self._left, self._whole = -1, bytearray()
+        arrays = self._members(bytes(self._content))
+        self._left, self._content = -1, bytearray()
         lengths = {name: len(array) if array.ndim else -1 for name, array in arrays.items()}
         if len(set(lengths.values())) > 1 or -1 in lengths.values():
             raise DataLossError(f"{self.name}: its arrays differ in their numbers of rows: {lengths}")
@@ -205,7 +205,7 @@ class NpyParser(ColumnParser):
 
 
 def header_size(data: bytes) -> int | None:
-    """Return of how many bytes a header is, `None` if that is not told yet."""
+    """Return the size of a header in bytes, `None` if it is not known yet."""
     if len(data) < 10:
         return None
     if data[6] > 1:
@@ -214,10 +214,10 @@ def header_size(data: bytes) -> int | None:
 
 
 def is_numpys(head: bytes) -> bool:
-    """Return whether a file begins as NumPy's do."""
+    """Return whether a file has the first bytes of NumPy's files."""
     return head.startswith((MAGIC, ZIP, EMPTY_ZIP))
 
 
 def is_by_rows(header: NpyHeader) -> bool:
-    """Return whether rows lie one after another, so that any of them can be read."""
+    """Return whether rows are stored one after another, so that any of them can be read."""
     return not header.by_columns and header.row_bytes > 0

@@ -1,10 +1,10 @@
-"""OffsetIndex: where each element of a file begins, and the small file that keeps it.
+"""OffsetIndex: where each element of a file begins, and the small file that stores it.
 
-That file is a header, the lengths of the elements as little-endian integers of the fewest bytes that hold the longest,
-and the CRC32C of all before it. The header, little-endian too: `ad-begin`, the version and the bytes per length (uint32
-each), the kind of the elements (8 bytes), the data file's size (uint64) and time of change in nanoseconds (int64), how
-long elements may be (uint64), where the first one begins (uint64), the number of elements (uint64), and whether the
-last one is an error that stands for the rest of the file (uint64).
+That file is a header, the lengths of the elements as little-endian integers of the smallest width that fits, and the
+CRC32C of everything before. The header, also little-endian: `ad-begin`, the version and the bytes per length (uint32
+each), the kind of the elements (8 bytes), the data file's size (uint64) and modification time in nanoseconds (int64),
+the limit on an element's length (uint64), where the first one begins (uint64), the number of elements (uint64), and
+whether the last one is an error that replaces the rest of the file (uint64).
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ __all__ = ("Marks", "OffsetIndex")
 
 MAGIC: Final = b"ad-begin"
 VERSION: Final = 1
-KEPT: Final = struct.Struct("<8sII8sQqQQQQ")
+HEADER: Final = struct.Struct("<8sII8sQqQQQQ")
 WIDTHS: Final = (1, 2, 4, 8)
 
 
 @dataclass(frozen=True)
 class Marks:
-    """What shows whether an index is of a file as it is, and as it is to be read."""
+    """What an index must match: the version of its file, and the arguments of the reader."""
 
     kind: str
-    """Of the elements, in eight letters at most."""
+    """The name of the elements, of at most eight letters."""
     most: int
     size: int
     changed_ns: int
@@ -53,27 +53,31 @@ class OffsetIndex:
         self.begins = np.append(np.asarray(begins, np.int64), marks.size)
 
     def span(self, number: int) -> tuple[int, int]:
-        """Return where an element begins, and how many bytes there are up to the next."""
+        """Return where an element begins, and the number of bytes up to the next."""
         begin = int(self.begins[number])
         return begin, int(self.begins[number + 1]) - begin
 
     def to_bytes(self) -> bytes:
-        """Return the index as its file holds it."""
+        """Return the serialized index."""
         lengths = np.diff(self.begins)
         width = np.min_scalar_type(int(lengths.max(initial=0))).itemsize
         marks, first = self.marks, int(self.begins[0])
         told = (marks.kind.encode(), marks.size, marks.changed_ns, marks.most, first, self.count, self.lost)
-        content = KEPT.pack(MAGIC, VERSION, width, *told) + lengths.astype(f"<u{width}").tobytes()
+        content = HEADER.pack(MAGIC, VERSION, width, *told) + lengths.astype(f"<u{width}").tobytes()
         return content + crc32c(content).to_bytes(4, "little")
 
     @classmethod
     def from_bytes(cls, content: bytes) -> Self:
-        """Return the index that `to_bytes` gave; ValueError if it is damaged or of another version."""
-        if len(content) < KEPT.size + 4 or crc32c(content[:-4]) != int.from_bytes(content[-4:], "little"):
+        """Return the index that `to_bytes` serialized; `ValueError` if it is damaged or of another version."""
+        if len(content) < HEADER.size + 4 or crc32c(content[:-4]) != int.from_bytes(content[-4:], "little"):
             raise ValueError("the index is damaged")
-        magic, version, width, kind, size, changed, most, first, count, lost = KEPT.unpack_from(content)
-        if (magic, version) != (MAGIC, VERSION) or width not in WIDTHS or len(content) != KEPT.size + count * width + 4:
+        magic, version, width, kind, size, changed, most, first, count, lost = HEADER.unpack_from(content)
+        if (
+            (magic, version) != (MAGIC, VERSION)
+            or width not in WIDTHS
+            or len(content) != HEADER.size + count * width + 4
+        ):
             raise ValueError("not an index, or one of an unknown version")
-        lengths = np.frombuffer(content, f"<u{width}", count, KEPT.size).astype(np.int64)
+        lengths = np.frombuffer(content, f"<u{width}", count, HEADER.size).astype(np.int64)
         begins = first + np.concatenate([np.zeros(min(count, 1), np.int64), np.cumsum(lengths)[:-1]])
         return cls(Marks(kind.rstrip(b"\0").decode(), most, size, changed), begins, bool(lost))

@@ -1,4 +1,4 @@
-"""Rows as a Parquet file: gathered to row groups, whose columns' types the first group tells; without I/O."""
+"""ParquetEncoder: writes rows as row groups of a Parquet file; the first row group decides the types; without I/O."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ __all__ = ("ParquetEncoder", "RowTypes")
 METHOD: Final = "write_parquet"
 
 GROUP_BYTES: Final = 1 << 25
-"""About so many bytes of values are a row group."""
+"""About how many bytes of values are a row group."""
 
 GROUP_ROWS: Final = 1 << 17
-"""So many rows at most."""
+"""The most rows of a row group."""
 
 
-class Gathered(io.RawIOBase):
-    """A file that keeps what is written until it is taken."""
+class WriteBuffer(io.RawIOBase):
+    """A file that buffers what is written until it is taken."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -52,23 +52,23 @@ class Gathered(io.RawIOBase):
 
 @dataclass
 class RowTypes:
-    """The schema of all files of a dataset; without one, the first row group tells it."""
+    """The schema of all files of a dataset; if it is not given, the first row group decides it."""
 
     schema: Any = None
 
     def text(self) -> str:
-        """Return it as text, "" if there is none yet."""
+        """Return the schema as text, "" if there is none yet."""
         return "" if self.schema is None else base64.b64encode(self.schema.serialize()).decode()
 
     @classmethod
     def from_text(cls, text: str) -> RowTypes:
-        """Return the schema that was made text of."""
+        """Parse a schema from text."""
         pa = arrow("pyarrow", METHOD)
         return cls(pa.ipc.read_schema(pa.py_buffer(base64.b64decode(text))))
 
 
 class ParquetEncoder:
-    """The row groups of one file, made of rows: dicts of values by column."""
+    """Encodes rows, dicts of values by column, as the row groups of one file."""
 
     def __init__(self, types: RowTypes, codec: str = "SNAPPY", group_bytes: int = GROUP_BYTES) -> None:
         self._types = types
@@ -76,7 +76,7 @@ class ParquetEncoder:
         self._group_bytes = min(group_bytes, GROUP_BYTES)
         self._rows: list[Mapping[str, Any]] = []
         self._size = 0
-        self._file = Gathered()
+        self._file = WriteBuffer()
         self._writer: Any = None
 
     def add(self, element: Any) -> bytes:
@@ -89,7 +89,7 @@ class ParquetEncoder:
         return self._group() if self._size >= self._group_bytes or len(self._rows) == GROUP_ROWS else b""
 
     def finish(self) -> bytes:
-        """Return the last row group, and what tells of all."""
+        """Return the last row group, and the file's metadata."""
         self._write()
         self._open().close()
         return self._file.taken()
@@ -117,14 +117,14 @@ class ParquetEncoder:
 
 
 def size_of(value: Any) -> int:
-    """Return about how many bytes a value takes."""
+    """Return the approximate size of a value in bytes."""
     if isinstance(value, (bytes, str)):
         return len(value)
     return int(getattr(value, "nbytes", 8))
 
 
 def schema_of(rows: Sequence[Mapping[str, Any]]) -> Any:
-    """Return the columns that rows have, and the types that all their values are of."""
+    """Return the columns of rows, and the types that fit all their values."""
     pa = arrow("pyarrow", METHOD)
     names: dict[Any, None] = dict.fromkeys(name for row in rows for name in row)
     fields: list[Any] = []
@@ -139,7 +139,7 @@ def schema_of(rows: Sequence[Mapping[str, Any]]) -> Any:
 
 
 def type_of(pa: Any, values: Sequence[Any]) -> Any:
-    """Return the type of a column: arrays of one shape are of a fixed size."""
+    """Return the type of a column: arrays of one shape become lists of a fixed size."""
     arrays = [cast("npt.NDArray[Any]", value) for value in values if isinstance(value, np.ndarray) and value.ndim]
     if not arrays or arrays[0].dtype.kind not in "biuf":
         return pa.infer_type([listed(value) for value in values])
@@ -149,7 +149,7 @@ def type_of(pa: Any, values: Sequence[Any]) -> Any:
     shapes = {array.shape for array in arrays}
     kind = pa.from_numpy_dtype(arrays[0].dtype)
     if {len(shape) for shape in shapes} == {1}:
-        alike = len(shapes) == 1 and len(arrays) > 1  # one array tells nothing of the others
+        alike = len(shapes) == 1 and len(arrays) > 1  # one array does not show whether others have the same shape
         return pa.list_(kind, arrays[0].size) if alike else pa.list_(kind)
     if len(shapes) > 1:
         raise ValueError(f"arrays of several axes must have one shape, got {sorted(shapes)[:3]}")
@@ -157,12 +157,12 @@ def type_of(pa: Any, values: Sequence[Any]) -> Any:
 
 
 def listed(value: Any) -> Any:
-    """Return an array without axes, or of what Arrow has no arrays of, as values of Python."""
+    """Return an array without axes, or of a dtype that Arrow does not have, as Python values."""
     return cast("npt.NDArray[Any]", value).tolist() if isinstance(value, np.ndarray) else value
 
 
 def table_of(rows: Sequence[Mapping[str, Any]], schema: Any) -> Any:
-    """Return rows as columns of these types; `StructureError` for what does not fit them."""
+    """Return rows as columns of these types; `StructureError` for a value that does not fit."""
     pa = arrow("pyarrow", METHOD)
     known = set(schema.names)
     for row in rows:
@@ -193,17 +193,17 @@ def column_of(pa: Any, field: Any, rows: Sequence[Mapping[str, Any]]) -> Any:
         ) from error
 
 
-def check_kept(pa: Any, found: Any, kind: Any) -> None:
-    """Raise if values of the type `found` would lose something as those of `kind`, which Arrow says nothing of."""
+def check_lossless(pa: Any, found: Any, kind: Any) -> None:
+    """Raise if converting values of the type `found` to `kind` would lose information, which Arrow does not report."""
     if pa.types.is_struct(found) and pa.types.is_struct(kind):
         types = {kind.field(place).name: kind.field(place).type for place in range(kind.num_fields)}
         for place in range(found.num_fields):
             field = found.field(place)
             if field.name not in types:
                 raise ValueError(f"there is no field {field.name!r}")
-            check_kept(pa, field.type, types[field.name])
+            check_lossless(pa, field.type, types[field.name])
     elif is_listed(pa, found) and is_listed(pa, kind):
-        check_kept(pa, found.value_type, kind.value_type)
+        check_lossless(pa, found.value_type, kind.value_type)
     elif pa.types.is_integer(kind) and (pa.types.is_floating(found) or pa.types.is_decimal(found)):
         raise ValueError("they are not integers")
 
@@ -214,7 +214,7 @@ def is_listed(pa: Any, kind: Any) -> bool:
 
 
 def array_of(pa: Any, values: Sequence[Any], kind: Any) -> Any:
-    """Return values as an array of Arrow."""
+    """Return values as an Arrow array."""
     if isinstance(kind, pa.FixedShapeTensorType):
         shape = tuple(kind.shape)
         if any(value is not None and np.shape(value) != shape for value in values):
@@ -226,5 +226,5 @@ def array_of(pa: Any, values: Sequence[Any], kind: Any) -> Any:
         if rows.ndim == 2 and rows.shape[1] == kind.list_size:
             return pa.FixedSizeListArray.from_arrays(pa.array(rows.reshape(-1), kind.value_type), type=kind)
     plain = values if is_listed(pa, kind) else [listed(value) for value in values]
-    check_kept(pa, pa.infer_type(plain), kind)
+    check_lossless(pa, pa.infer_type(plain), kind)
     return pa.array(plain, kind, from_pandas=False)

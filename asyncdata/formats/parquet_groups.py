@@ -1,4 +1,4 @@
-"""Row groups of Parquet files: where their bytes lie, and what becomes of them; a step without I/O."""
+"""Row groups of Parquet files: the places of their bytes, and decoding them, without I/O."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from typing import Any, Final, cast
 from asyncdata.errors import DataLossError, PlanError
 from asyncdata.formats.arrow_columns import arrow, columns_of
 
-__all__ = ("TAIL", "PartsOfFile", "Selection", "checked_tail", "metadata_in", "spans", "told_as")
+__all__ = ("TAIL", "PartsOfFile", "Selection", "as_data_loss", "checked_tail", "metadata_in", "spans")
 
 METHOD: Final = "ParquetDataset"
 
 TAIL: Final = 1 << 16
-"""Bytes that are read from the end of a file, where most that tell of its row groups fit in."""
+"""Bytes read from the end of a file, enough for most footers."""
 
 MAGIC: Final = b"PAR1"
 
 
 class PartsOfFile(io.RawIOBase):
-    """Some parts of a file, as a file that pyarrow reads."""
+    """Some parts of a file, as a file object for pyarrow."""
 
     def __init__(self, size: int, parts: Sequence[tuple[int, bytes]]) -> None:
         super().__init__()
@@ -53,7 +53,7 @@ class PartsOfFile(io.RawIOBase):
 
 
 def checked_tail(tail: bytes, size: int) -> int:
-    """Return how many bytes at the end tell of a file's row groups, of which `tail` are the last; `ValueError`."""
+    """Return the size of a file's footer in bytes, given the file's last bytes; `ValueError` if it is invalid."""
     if len(tail) < 12 or tail[-4:] != MAGIC:
         raise ValueError(f"at byte {max(0, size - 4)} {MAGIC!r} was expected, which a Parquet file ends with")
     length = int.from_bytes(tail[-8:-4], "little") + 8
@@ -63,30 +63,30 @@ def checked_tail(tail: bytes, size: int) -> int:
 
 
 def metadata_in(tail: bytes, size: int) -> Any:
-    """Return what the last bytes of a file tell of it."""
+    """Return the metadata in the last bytes of a file."""
     return arrow("pyarrow.parquet", METHOD).read_metadata(PartsOfFile(size, [(size - len(tail), tail)]))
 
 
 @dataclass(frozen=True)
 class Selection:
-    """The columns and rows that are wanted."""
+    """The selected columns and rows."""
 
     columns: Sequence[str] | None = None
     filters: Any = None
 
     def needed(self, metadata: Any, name: str) -> list[str] | None:
-        """Return the columns to read: those that are wanted, and those that filters look at; `PlanError` for others."""
+        """Return the columns to read: those selected, and those that filters use; `PlanError` for unknown ones."""
         names = metadata.schema.to_arrow_schema().names
-        looked_at = looked_at_by(self.filters)
-        needed = [*(self.columns or ()), *(looked_at or ())]
+        filtered = filter_columns(self.filters)
+        needed = [*(self.columns or ()), *(filtered or ())]
         if missing := [column for column in needed if column not in names]:
             raise PlanError(f"{name}: there is no column {missing[0]!r}, the columns are {names}")
-        return None if self.columns is None or looked_at is None else needed
+        return None if self.columns is None or filtered is None else needed
 
     def decoded(
         self, metadata: Any, group: int, source: PartsOfFile, needed: list[str] | None
     ) -> tuple[dict[str, Any], int]:
-        """Return the columns of a row group, and how many rows they have; in any thread."""
+        """Return the columns of a row group, and how many rows they have. Thread-safe."""
         pq = arrow("pyarrow.parquet", METHOD)
         file = pq.ParquetFile(source, metadata=metadata, pre_buffer=False, page_checksum_verification=True)
         table = file.read_row_group(group, columns=needed, use_threads=False)
@@ -98,16 +98,16 @@ class Selection:
         return columns_of(table), table.num_rows
 
 
-def told_as(error: Exception, name: str, group: int = -1) -> Exception:
-    """Return an error of pyarrow as one that names the file and the row group; others as they are."""
+def as_data_loss(error: Exception, name: str, group: int = -1) -> Exception:
+    """Return an error of pyarrow as a `DataLossError` that names the file and the row group; others unchanged."""
     if isinstance(error, (PlanError, FileNotFoundError, PermissionError, ConnectionError, TimeoutError)):
         return error
     where = f"row group {group} cannot be read" if group >= 0 else "it is not a Parquet file"
     return DataLossError(f"{name}: {where}: {error}")
 
 
-def looked_at_by(filters: Any) -> list[str] | None:
-    """Return the columns that filters look at; `None` for an expression, which does not tell."""
+def filter_columns(filters: Any) -> list[str] | None:
+    """Return the columns that filters use; `None` for an expression, whose columns are unknown."""
     if filters is None:
         return []
     if not isinstance(filters, list):
@@ -121,7 +121,7 @@ def looked_at_by(filters: Any) -> list[str] | None:
 
 
 def spans(metadata: Any, group: int, needed: Sequence[str] | None) -> list[tuple[int, int]]:
-    """Return where the bytes of a row group lie that are needed, as few parts as there are gaps between them."""
+    """Return the byte ranges of a row group that are needed, with adjacent ones merged."""
     found: list[tuple[int, int]] = []
     row_group = metadata.row_group(group)
     for place in range(row_group.num_columns):

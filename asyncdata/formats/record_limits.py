@@ -9,19 +9,19 @@ from asyncdata.errors import DataLossError
 __all__ = ("KEPT_RECORD_BYTES", "MAX_RECORD_BYTES", "offset_in", "record_too_long")
 
 MAX_RECORD_BYTES: Final = 1 << 28
-"""The default of `max_record_bytes` of files that others have written."""
+"""The default of `max_record_bytes` for files from other programs."""
 
 KEPT_RECORD_BYTES: Final = 1 << 32
 """The default of `max_record_bytes` of `load`, `cache` and `snapshot`, whose records may be complete batches."""
 
 
 def offset_in(compressed: bool) -> str:
-    """Return what a byte offset is called in a message."""
+    """Return the name of a byte offset in messages."""
     return "uncompressed byte" if compressed else "byte"
 
 
 def record_too_long(name: str, what: str, most: int, argument: str = "max_record_bytes") -> DataLossError:
-    """Return the error for a record that is longer than `most` bytes; `what` says which one of the file `name`."""
+    """Return the error for a record that is longer than `most` bytes; `what` names the record in the file `name`."""
     return DataLossError(
         f"{name}: {what} is longer than {argument}={most}, and the rest of the file is not read; if such records "
         f"are meant to be there, give a larger {argument}"

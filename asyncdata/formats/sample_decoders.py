@@ -1,4 +1,4 @@
-"""What is made of a member of a sample, by its extension."""
+"""Decoders of members of a sample, by extension."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ STANDARD: Final[Mapping[str, Decoder]] = {
 }
 
 PICKLED: Final = frozenset({"pyd", "pkl", "pickle", "pt", "pth"})
-"""Extensions of what may run anything when it is read."""
+"""Extensions of pickled members, which can run any code when they are loaded."""
 
 
 class Decoders:
-    """Functions by extension: the user's, and those that are known; members of others stay bytes."""
+    """Decoders by extension: the user's, and the standard ones; members with other extensions stay bytes."""
 
     def __init__(self, decoders: Mapping[str, Decoder] | None) -> None:
         self._raw = decoders is None
@@ -40,7 +40,7 @@ class Decoders:
         self._found: dict[str, Decoder | None] = {}
 
     def value(self, extension: str, data: bytes) -> Any:
-        """Return what is made of a member; whatever its decoder raises."""
+        """Decode a member; raises what its decoder raises."""
         if self._raw:
             return data
         try:
@@ -50,7 +50,7 @@ class Decoders:
         return data if decode is None else decode(data)
 
     def _decoder(self, extension: str) -> Decoder | None:
-        """Return what decodes members of an extension: that of all of it, or of its last part."""
+        """Return the decoder of an extension: that of the full extension, or of its last part."""
         for name in (extension, extension.rpartition(".")[2]):
             if name in self._decoders:
                 return self._decoders[name]
@@ -59,7 +59,7 @@ class Decoders:
 
 
 def refused(extension: str) -> Decoder:
-    """Return what stands for the decoder of what is pickled."""
+    """Return a decoder that refuses pickled members."""
 
     def refuse(data: bytes) -> Any:
         raise PlanError(

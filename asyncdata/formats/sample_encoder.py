@@ -1,4 +1,4 @@
-"""Samples as members of a tar archive, as WebDataset has them: what `sample_decoders` reads, written; without I/O."""
+"""SampleEncoder: writes samples as members of a tar archive in WebDataset's format, without I/O."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ KEY: Final = "__key__"
 
 
 class SampleEncoder:
-    """The members of one archive, made of samples; `before` of them are in earlier archives.
+    """Encodes samples as members of one archive; `before` samples are in earlier archives.
 
     >>> archive = SampleEncoder()
     >>> data = archive.add({"__key__": "a", "cls": 3}) + archive.finish()
@@ -35,7 +35,7 @@ class SampleEncoder:
         self._key = ""
 
     def add(self, element: Any) -> bytes:
-        """Return the members of a sample; `StructureError` for what would not be read as it is."""
+        """Return the members of a sample; `StructureError` for a sample that cannot be read back."""
         if not isinstance(element, Mapping):
             raise StructureError(
                 f"write_webdataset needs samples: dicts of values by extension, such as {{'jpg': bytes, 'cls': int}}, "
@@ -45,7 +45,7 @@ class SampleEncoder:
         key = sample.get(KEY, f"{self._number:09}")
         if key == self._key:
             raise StructureError(f"write_webdataset: the previous sample also has the {KEY} {key!r}")
-        members = [member(key, name, value) for name, value in sample.items() if not is_about(name)]
+        members = [member(key, name, value) for name, value in sample.items() if not is_metadata(name)]
         if not members:
             raise StructureError(f"write_webdataset: the sample {key!r} has nothing but its key")
         self._key = key
@@ -53,13 +53,13 @@ class SampleEncoder:
         return b"".join(members)
 
     def finish(self) -> bytes:
-        """Return the mark of an archive's end."""
+        """Return the end marker of an archive."""
         self._key = ""
         return bytes(2 * BLOCK)
 
 
-def is_about(name: Any) -> bool:
-    """Return whether a name is no extension, but of what tells of the sample, as `__key__` and `__url__` do."""
+def is_metadata(name: Any) -> bool:
+    """Return whether a name is metadata of the sample, as `__key__` and `__url__`, and not an extension."""
     return isinstance(name, str) and name.startswith("__") and name.endswith("__")
 
 
@@ -79,7 +79,7 @@ def member(key: Any, extension: Any, value: Any) -> bytes:
 
 
 def encoded(extension: str, value: Any) -> bytes:
-    """Return a value as the bytes that it is read from."""
+    """Return a value as bytes."""
     if isinstance(value, (bytes, bytearray, memoryview)):
         return bytes(cast("bytes", value))
     encode = next((ENCODERS[name] for name in (extension, extension.rpartition(".")[2]) if name in ENCODERS), None)

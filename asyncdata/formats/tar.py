@@ -1,38 +1,38 @@
-"""Headers of tar archives: ustar, GNU and pax, as far as names and sizes go."""
+"""Headers of tar archives (ustar, GNU and pax): names and sizes of members."""
 
 from __future__ import annotations
 
 import zlib
 from typing import Final, NamedTuple
 
-__all__ = ("BEFORE", "BLOCK", "GNU_NAME", "TELLING", "Member", "long_name", "member_of", "padded", "pax_fields")
+__all__ = ("BEFORE", "BLOCK", "DESCRIBING", "GNU_NAME", "Member", "long_name", "member_of", "padded", "pax_fields")
 
 BLOCK: Final = 512
-"""Headers are of so many bytes, and contents are filled up to a multiple of it."""
+"""The size of a header; contents are padded to a multiple of it."""
 
 REGULAR: Final = frozenset({b"0", b"\0", b"7"})
-"""Kinds of members that are files."""
+"""The kinds of members that are files."""
 
 EMPTY: Final = frozenset({b"1", b"2", b"3", b"4", b"5", b"6"})
-"""Links, devices and folders, which have no content, whatever size they tell."""
+"""Links, devices and folders, which have no content, whatever size their header gives."""
 
 SPARSE: Final = b"S"
 
 GNU_NAME: Final = b"L"
-"""The name of the next member follows."""
+"""The kind of a member that contains the name of the next member."""
 
-TELLING: Final = frozenset({b"x", b"X", GNU_NAME})
-"""Kinds of what tells of the next member: its name, or with pax any of its fields."""
+DESCRIBING: Final = frozenset({b"x", b"X", GNU_NAME})
+"""The kinds of members that describe the next member: its name, or for pax any of its fields."""
 
-BEFORE: Final = TELLING | {b"K", b"g"}
-"""Kinds of all that may stand between that and the next member."""
+BEFORE: Final = DESCRIBING | {b"K", b"g"}
+"""The kinds of all members that may precede the described member."""
 
 SMALL_PRIME: Final = 65521
-"""Adler-32 has the sum of bytes modulo it, and begins at one."""
+"""The modulus of Adler-32, which contains the sum of bytes and begins at one."""
 
 
 class Member(NamedTuple):
-    """What a header says of the member that follows."""
+    """The fields of a member's header."""
 
     name: str
     size: int
@@ -45,12 +45,12 @@ class Member(NamedTuple):
 
 
 def padded(size: int) -> int:
-    """Return how many bytes a content of this size takes."""
+    """Return the size of a content with its padding."""
     return -(-size // BLOCK) * BLOCK
 
 
 def member_of(header: bytes) -> Member | None:
-    """Return what a header says; `None` for zeros, the mark of the end; `ValueError` for what is no header.
+    """Parse a header; `None` for zeros, the end marker; `ValueError` for other bytes.
 
     >>> import tarfile
     >>> info = tarfile.TarInfo("a.txt")
@@ -75,7 +75,7 @@ def member_of(header: bytes) -> Member | None:
 
 
 def intact(header: bytes) -> bool:
-    """Return whether a header has the checksum that it says: the sum of its bytes, with spaces in that place."""
+    """Return whether a header's checksum is right: the sum of its bytes, with spaces in place of the checksum."""
     checksum = header[148:156]
     try:
         check = number(checksum)
@@ -85,28 +85,28 @@ def intact(header: bytes) -> bool:
     if ((zlib.adler32(header) & 0xFFFF) + others - 1 - check) % SMALL_PRIME == 0:  # many times as fast as `sum`
         return True
     signed = sum(byte - 256 if byte > 127 else byte for byte in header[:148] + header[156:]) + 8 * ord(" ")
-    return check == signed  # as some old programs have it
+    return check == signed  # as some old programs write it
 
 
 def number(field: bytes) -> int:
-    """Return a number: of octal digits, or where the first bit is set of bytes."""
+    """Return a number: in octal digits, or in binary if the first bit is set."""
     if field[0] in (0x80, 0xFF):
         return int.from_bytes(field[1:], "big") - (1 << 8 * (len(field) - 1)) * (field[0] == 0xFF)
     return int(field.partition(b"\0")[0].strip() or b"0", 8)
 
 
 def text(name: bytes) -> str:
-    """Return a name; bytes that are no UTF-8 stay, as `os.fsdecode` has them."""
+    """Return a name; bytes that are not UTF-8 become surrogates, as in `os.fsdecode`."""
     return name.decode("utf-8", "surrogateescape")
 
 
 def long_name(content: bytes) -> str:
-    """Return the name that a member of the kind `GNU_NAME` has for the next one."""
+    """Return the name of the next member, from a member of the kind `GNU_NAME`."""
     return text(content.partition(b"\0")[0])
 
 
 def pax_fields(content: bytes) -> tuple[str | None, int | None]:
-    """Return name and size that a member of pax has for the next one; `ValueError` if it is damaged."""
+    """Return the name and size of the next member, from a pax member; `ValueError` if it is damaged."""
     name: str | None = None
     size: int | None = None
     at = 0

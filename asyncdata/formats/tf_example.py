@@ -1,4 +1,4 @@
-"""tf.Example: named lists of bytes, floats or integers, written and parsed through the protobuf library alone."""
+"""tf.Example: named lists of bytes, floats or integers, written and parsed with only the protobuf library."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ Value: TypeAlias = "Array | np.int64 | np.float32 | bytes"
 KINDS: Final = ("bytes_list", "float_list", "int64_list")
 
 KIND_OF: Final = {"b": "int64_list", "i": "int64_list", "u": "int64_list", "f": "float_list"}
-"""The list that an array is written to, by the kind of its dtype; bytes and strings apart."""
+"""The list that an array is written to, by the kind of its dtype, except bytes and strings."""
 
 DTYPE_OF: Final[Mapping[str, np.dtype[Any]]] = {
     "bytes_list": np.dtype(object),
@@ -54,14 +54,14 @@ VALUES_OF: Final[Mapping[str, Callable[[Any], Sequence[Any]]]] = {kind: attrgett
 
 
 class Feature(Protocol):
-    """What a specification says about one feature."""
+    """The specification of one feature."""
 
     def parse(self, name: str, found: Any) -> Value:
         """Return the value of the protobuf message `found`, which is the feature called `name`."""
         ...
 
     def stack(self, values: list[Any]) -> Array | list[Any]:
-        """Return the values that one feature has in several examples as one."""
+        """Stack the values of one feature in several examples."""
         ...
 
 
@@ -169,7 +169,7 @@ def make_example(features: Mapping[str, Any]) -> bytes:
     """Return a serialized tf.Example of `features`.
 
     A value is bytes, str, an int, a float, a bool, or a list or array of those. Floats are kept as float32, arrays lose
-    their shape, as tf.Example has lists alone.
+    their shape, as tf.Example has only lists.
 
     >>> decode_example(make_example({"label": 3, "name": "ada", "weights": [0.5, 2.0]}))
     {'label': array([3]), 'name': array([b'ada'], dtype=object), 'weights': array([0.5, 2. ], dtype=float32)}
@@ -198,7 +198,7 @@ def parse_single_example(serialized: bytes, features: Mapping[str, Feature]) -> 
     {'label': np.int64(3), 'weights': array([0.5, 2. ], dtype=float32)}
 
     StructureError names a feature that is missing, of another kind or of another size; DataLossError means that
-    `serialized` is no tf.Example.
+    `serialized` is not a tf.Example.
     """
     found = read_features(serialized)
     return {name: feature.parse(name, found[name]) for name, feature in features.items()}
@@ -216,7 +216,7 @@ def parse_example(serialized: Sequence[bytes], features: Mapping[str, Feature]) 
 
 
 def parse_row(index: int, serialized: bytes, features: Mapping[str, Feature]) -> dict[str, Value]:
-    """Parse the example at `index` of a batch, which errors say."""
+    """Parse the example at `index` of a batch; errors contain the index."""
     try:
         return parse_single_example(serialized, features)
     except (DataLossError, StructureError) as error:
@@ -243,7 +243,7 @@ def decode_feature(found: Any) -> Array:
 
 
 def read_features(serialized: bytes) -> Any:
-    """Return the mapping from name to protobuf feature; looking up what is missing gives a feature without a kind."""
+    """Return the mapping from name to protobuf feature; a missing name gives a feature without a kind."""
     try:
         return example_class().FromString(serialized).features.feature
     except (decode_error(), UnicodeError) as error:
@@ -310,14 +310,14 @@ def example_class() -> Any:
 
 @cache
 def decode_error() -> type[Exception]:
-    """Return the exception by which the protobuf library refuses bytes."""
+    """Return the exception that the protobuf library raises for invalid bytes."""
     from google.protobuf.message import DecodeError
 
     return DecodeError
 
 
 def file_descriptor() -> Any:
-    """Return what the compiled example.proto and feature.proto of TensorFlow say."""
+    """Return the descriptor of TensorFlow's example.proto and feature.proto."""
     from google.protobuf import descriptor_pb2
 
     proto = descriptor_pb2.FieldDescriptorProto

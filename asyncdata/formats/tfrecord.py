@@ -1,7 +1,7 @@
 """TFRecord: frames with masked CRC32C around records, plain or compressed.
 
 A file is a sequence of frames: length (uint64), masked CRC of the length, the record, masked CRC of the record, all
-little-endian. Reading is two steps without I/O, a `decompressor` and a `RecordParser`, fed by whoever has the bytes.
+little-endian. Reading is two steps without I/O, a `decompressor` and a `RecordParser`; the caller feeds them bytes.
 """
 
 from __future__ import annotations
@@ -50,16 +50,16 @@ MANY: Final = 24
 """From this many records on, checking all of them at once in NumPy beats checking one after another."""
 
 LARGE: Final = 1 << 16
-"""From this many bytes on, a read of its own for each record beats copying records out of blocks, and the checksum of
-one where it lies beats that of a copy."""
+"""From this many bytes on, one read per record beats copying records out of blocks, and a checksum in place beats that
+of a copy."""
 
 WRITE_BYTES: Final = 1 << 20
-"""What a writer gathers before it writes: fewer calls, and larger pages in the cache, which are quicker to read."""
+"""Bytes that a writer buffers: fewer calls, and larger pages in the cache, which are faster to read."""
 
 MASK_DELTA: Final = 0xA282EAD8
 
 HEAD: Final = np.dtype([("length", "<u8"), ("crc", "<u4")])
-"""What stands before a record."""
+"""The header of a record."""
 
 unpack_length = struct.Struct("<Q").unpack_from
 unpack_crc = struct.Struct("<I").unpack_from
@@ -73,7 +73,7 @@ def masked_crc(data: bytes) -> int:
 
 
 def frame(record: bytes) -> bytes:
-    """Return `record` as it stands in a TFRecord file.
+    """Return `record` as a frame of a TFRecord file.
 
     >>> len(frame(b"four"))
     20
@@ -83,7 +83,7 @@ def frame(record: bytes) -> bytes:
 
 
 def frames(records: Sequence[bytes]) -> bytes:
-    """Return records as they stand in a TFRecord file, one after another."""
+    """Return records as consecutive frames of a TFRecord file."""
     count = len(records)
     if count < MANY:
         return b"".join(map(frame, records))
@@ -95,22 +95,22 @@ def frames(records: Sequence[bytes]) -> bytes:
 
 
 def frames_of_one_length(count: int, length: int, fill: Callable[[NDArray[np.uint8]], None]) -> memoryview:
-    """Return so many records, as they stand in a TFRecord file; `fill` writes each into the row of an array."""
+    """Return `count` records of one length as frames of a TFRecord file; `fill` writes each into a row of an array."""
     out = np.empty((count, length + FRAMING), np.uint8)
     octets = length.to_bytes(8, "little")
     out[:, :HEADER] = np.frombuffer(octets + pack_crc(masked_crc(octets)), np.uint8)
     rows = out[:, HEADER : HEADER + length]
     fill(rows)
-    rows.flags.writeable = False  # else there is no checksum of a row as it is
+    rows.flags.writeable = False  # else checksums would copy the rows
     crcs = masked_crcs([*rows] if length >= LARGE else cut_out(out.data, 0, length, count))
     out[:, HEADER + length :] = crcs.view(np.uint8).reshape(count, 4)
     return out.data.cast("B")
 
 
 class RecordParser:
-    """Bytes of a TFRecord file in, records out: a step without I/O.
+    """Turns the bytes of a TFRecord file into records, without I/O.
 
-    `name` is the file's, for messages. Their byte offsets count in the uncompressed stream, and say so if `compressed`.
+    `name` is the file's name for messages. Offsets in messages count uncompressed bytes, and say so if `compressed`.
     A record of more than `most` bytes is an error, and the last element.
 
     >>> parser = RecordParser("greetings.tfrecord")
@@ -131,44 +131,44 @@ class RecordParser:
         self._name = name
         self._most = most
         self._where = offset_in(compressed)
-        self._data: Buffer = b""  # what is being parsed, from `_at` on
+        self._data: Buffer = b""  # the data being parsed, from `_at` on
         self._at = 0
-        self._next: Buffer = b""  # what follows `_data`, when that is a record joined from two feeds
+        self._next: Buffer = b""  # the data after `_data`, if that is a record joined from two feeds
         self._offset = 0  # of `_data[_at]` in the file
         self._finished = False
         self._lost = False
 
     @property
     def ended(self) -> bool:
-        """Whether `parse` will return nothing more, whatever is fed."""
+        """Whether `parse` will return nothing more, whatever data is fed."""
         return self._lost or (self._finished and self._at >= len(self._data) and not self._next)
 
     @property
     def lost(self) -> bool:
-        """Whether the last record that was returned is an error that stands for the rest of the file."""
+        """Whether the last record returned is an error that replaces the rest of the file."""
         return self._lost
 
     @property
     def offset(self) -> int:
-        """Where the next record begins, as a byte offset."""
+        """The byte offset of the next record."""
         return self._offset
 
     @property
     def cut(self) -> int | None:
-        """Where a large record begins that what was fed ends in, as a byte offset; None if it ends otherwise."""
+        """The byte offset of a large record in which the data ends; None if the data ends elsewhere."""
         rest = len(self._data) - self._at
         if self._lost or self._next or rest < HEADER or unpack_length(self._data, self._at)[0] < LARGE:
             return None
         return self._offset
 
     def jump(self, offset: int) -> None:
-        """Forget what was fed: the next bytes come from `offset`, where a record begins."""
+        """Drop the data; the next bytes come from `offset`, where a record begins."""
         self._data, self._at, self._next, self._offset = b"", 0, b"", offset
 
     def feed(self, data: Buffer) -> None:
         """Append the file's next bytes.
 
-        They are not copied: they must stay as they are until `parse` has returned fewer records than its limit.
+        They are not copied: they must not change until `parse` has returned fewer records than its limit.
         """
         if self._lost:
             return
@@ -178,21 +178,21 @@ class RecordParser:
             return
         rest = self._own_rest()
         taken = 0 if missing_bytes(rest) > 0 else len(view)
-        rest += view[:taken]  # only when fed again before the records at hand were parsed
+        rest += view[:taken]  # only if fed again before all records were parsed
         while taken < len(view) and (missing := missing_bytes(rest)) > 0:
             rest += view[taken : taken + missing]
             taken += missing
         self._next = view[taken:]
 
     def finish(self) -> None:
-        """Say that no more data will come: a record that is not complete now is lost."""
+        """Mark the end of the data: a record that is incomplete now is lost."""
         self._finished = True
 
     def parse(self, limit: int) -> list[bytes | DataLossError]:
-        """Return at most `limit` records of what was fed, in order; [] when it needs more data or has ended.
+        """Return at most `limit` records of the data, in order; [] if it needs more data or has ended.
 
-        A record that is lost stands in its place as the error that says so. A corrupt record costs that record; a
-        corrupt length, or data that ends inside a record, costs the rest of the file.
+        In the place of a lost record is its error. A corrupt record loses that record; a corrupt length, or data that
+        ends inside a record, loses the rest of the file.
         """
         if self._lost:
             return []
@@ -205,14 +205,14 @@ class RecordParser:
         return records
 
     def _take(self, limit: int) -> list[bytes | DataLossError]:
-        """Return at most `limit` complete records from the data at hand."""
+        """Return at most `limit` complete records of the data."""
         found: list[bytes | DataLossError] = []
         while len(found) < limit and (more := self._take_some(limit - len(found))):
             found += more
         return found
 
     def _take_some(self, limit: int) -> list[bytes | DataLossError]:
-        """Return records that can be taken at once: as many as are of one length, or some of any."""
+        """Return records that can be taken at once: a run of one length, or some of any length."""
         data, start = self._data, self._at
         length, count = run_of_one_length(data, start, limit)
         if length > self._most:
@@ -247,7 +247,7 @@ class RecordParser:
         return judged
 
     def _settle(self) -> list[bytes | DataLossError]:
-        """Keep the beginning of a record until more is fed, unless it is already known to be lost."""
+        """Store an incomplete record until more data comes, unless it is already known to be lost."""
         rest = self._own_rest()
         if len(rest) >= HEADER and (unpack_length(rest, 0)[0] > self._most or not length_intact(rest, 0)):
             return [self._lose_at_head(rest, 0)]
@@ -257,7 +257,7 @@ class RecordParser:
         return []
 
     def _own_rest(self) -> bytearray:
-        """Return what was fed and not parsed as this parser's own bytes, which later feeds extend."""
+        """Copy the unparsed data to the parser's own buffer, which later feeds extend."""
         if not isinstance(self._data, bytearray) or self._at:
             self._data, self._at = bytearray(memoryview(self._data)[self._at :]), 0
         self._data += self._next
@@ -290,10 +290,10 @@ class RecordParser:
 
 
 class Peekable(Protocol):
-    """A file of which some bytes are to be had at once; storage's streams of local files are such."""
+    """A file that returns bytes in the page cache at once, as storage's streams of local files do."""
 
     def peek(self, buffer: bytearray | memoryview, offset: int) -> int:
-        """Fill `buffer` from `offset` on, as far as that needs no waiting; return how many bytes that is."""
+        """Fill `buffer` from `offset` on as far as possible without waiting; return how many bytes there were."""
         ...
 
     def read_at(self, offset: int, size: int) -> bytes:
@@ -306,8 +306,8 @@ def read_large(
 ) -> list[bytes]:
     """Return records from `offset` on, each read into its own memory, until `limit` or `most_bytes` is reached.
 
-    It ends before the first record that is small, longer than `longest`, damaged or cut short, or that may not be in
-    the page cache: of a record, what follows it is looked at, as files come into the cache and leave it from the front.
+    It ends before the first record that is small, longer than `longest`, damaged or cut short, or perhaps not in the
+    page cache: the bytes after the record are checked, as files enter the cache and leave it from the front.
     """
     records: list[bytes] = []
     between = bytearray(FRAMING)  # the CRC of one record, the header of the next
@@ -326,7 +326,7 @@ def read_large(
 
 
 def scan(data: Buffer, at: int, limit: int) -> list[int]:
-    """Return the lengths, unchecked, of at most `limit` records that lie complete in `data` from `at` on."""
+    """Return the lengths, unchecked, of at most `limit` records that are complete in `data` from `at` on."""
     lengths: list[int] = []
     end = len(data)
     while len(lengths) < limit:
@@ -343,7 +343,7 @@ def scan(data: Buffer, at: int, limit: int) -> list[int]:
 def run_of_one_length(data: Buffer, at: int, limit: int) -> tuple[int, int]:
     """Return the length, unchecked, of the record at `at`, and how many records from there on have it.
 
-    They lie complete in `data`. At most `limit` are looked at, and one alone if fewer than `MANY` are there.
+    They are complete in `data`. At most `limit` are counted, and only one if there are fewer than `MANY`.
     """
     if at + FRAMING > len(data):
         return 0, 0
@@ -356,15 +356,15 @@ def run_of_one_length(data: Buffer, at: int, limit: int) -> tuple[int, int]:
 
 
 def records_at(data: Buffer, at: int, lengths: Sequence[int]) -> Sequence[bytes]:
-    """Return the records of these lengths that lie at `at`."""
+    """Return the records of these lengths at `at`."""
     layout = "".join(["<", *[f"12x{length}s4x" for length in lengths]])
     return struct.Struct(layout).unpack_from(data, at)
 
 
 def of_one_length(data: Buffer, at: int, length: int, count: int) -> tuple[list[bytes], bool]:
-    """Return so many records of one length that lie at `at`, and whether all of their checksums hold.
+    """Return `count` records of one length at `at`, and whether all their checksums are right.
 
-    NumPy takes them out in a tenth of the time that `struct` needs if they are short, in half of it if they are not.
+    NumPy extracts them in a tenth of the time of `struct` if they are short, in half of it if they are long.
     """
     frames = (length + FRAMING,)
     records = cut_out(data, at, length, count)
@@ -375,31 +375,31 @@ def of_one_length(data: Buffer, at: int, length: int, count: int) -> tuple[list[
 
 
 def cut_out(data: Buffer, at: int, length: int, count: int) -> list[bytes]:
-    """Return so many records of one length that lie at `at`."""
+    """Return `count` records of one length at `at`."""
     if not length:
         return [b""] * count
     return np.ndarray((count,), f"V{length}", data, at + HEADER, (length + FRAMING,)).tolist()
 
 
 def missing_bytes(rest: Buffer) -> int:
-    """Return how many bytes the record, or at first its header, that begins `rest` lacks."""
+    """Return how many bytes are missing of the record, or of its header, at the beginning of `rest`."""
     if len(rest) < HEADER:
         return HEADER - len(rest)
     return unpack_length(rest, 0)[0] + FRAMING - len(rest)
 
 
 def length_intact(data: Buffer, at: int) -> bool:
-    """Return whether the frame at `at` has the length that was written."""
+    """Return whether the length of the frame at `at` is intact."""
     return masked_crc(bytes(data[at : at + 8])) == unpack_crc(data, at + 8)[0]
 
 
 def data_intact(data: Buffer, at: int, record: bytes) -> bool:
-    """Return whether `record`, taken from the frame at `at`, is what was written."""
+    """Return whether `record`, from the frame at `at`, is intact."""
     return masked_crc(record) == unpack_crc(data, at + HEADER + len(record))[0]
 
 
 def intact(data: Buffer, at: int, lengths: Sequence[int], records: Sequence[bytes]) -> bool:
-    """Return whether both checksums hold for all of the records that lie at `at`."""
+    """Return whether both checksums are right for all records at `at`."""
     if len(records) >= MANY:
         return all_intact(data, at, lengths, records)
     for record in records:
@@ -410,7 +410,7 @@ def intact(data: Buffer, at: int, lengths: Sequence[int], records: Sequence[byte
 
 
 def all_intact(data: Buffer, at: int, lengths: Sequence[int], records: Sequence[bytes]) -> bool:
-    """Do what `intact` does, at once for many records."""
+    """Do what `intact` does, vectorized for many records."""
     sizes = np.array(lengths, np.int64)
     data_crc_at = np.cumsum(sizes + FRAMING) + (at - 4)
     length_crc_at = data_crc_at - sizes - 4
@@ -421,12 +421,12 @@ def all_intact(data: Buffer, at: int, lengths: Sequence[int], records: Sequence[
 
 
 def masked_crcs(records: Sequence[bytes | NDArray[np.uint8]]) -> NDArray[np.uint32]:
-    """Return the masked CRC of each record, little-endian as it is stored."""
+    """Return the masked CRC of each record, little-endian as in files."""
     return masked(np.fromiter(map(checksum(), records), np.uint32, len(records))).astype("<u4", copy=False)
 
 
 def masked(crcs: NDArray[np.uint32]) -> NDArray[np.uint32]:
-    """Return what `masked_crc` makes of each CRC."""
+    """Mask each CRC as `masked_crc` does."""
     return (crcs >> np.uint32(15) | crcs << np.uint32(17)) + np.uint32(MASK_DELTA)
 
 
@@ -443,9 +443,9 @@ def crcs_of_lengths(lengths: NDArray[np.int64]) -> NDArray[np.uint32]:
 
 @cache
 def crc_tables() -> NDArray[np.uint32]:
-    """Return by how much byte i with value v changes the CRC32C of eight zero bytes, as an array of shape (8, 256).
+    """Return how byte i with value v changes the CRC32C of eight zero bytes, as an array of shape (8, 256).
 
-    CRCs are linear: the CRC of eight bytes is that of eight zeros, xor the change that each of the bytes makes.
+    CRCs are linear: the CRC of eight bytes is that of eight zeros, xor the change of each byte.
     """
     zeros = crc32c(bytes(8))
     changes = [[crc32c((value << 8 * i).to_bytes(8, "little")) ^ zeros for value in range(256)] for i in range(8)]
@@ -456,7 +456,7 @@ class TFRecordWriter:
     """Writes records to a TFRecord file, with tf.io.TFRecordWriter's methods; a context manager.
 
     `compression_type` is None, "", "GZIP" or "ZLIB". `options` may be given instead, as in TensorFlow: one of these, or
-    an object that has one of these as its `compression_type`, such as `tf.io.TFRecordOptions`, and nothing else of it.
+    an object with such a `compression_type`, as `tf.io.TFRecordOptions`, whose other attributes are ignored.
 
     >>> import os, tempfile
     >>> path = os.path.join(tempfile.mkdtemp(), "greetings.tfrecord")
@@ -476,7 +476,7 @@ class TFRecordWriter:
         forks.register(self)
 
     def disown(self) -> None:
-        """Close the file in a forked child without what is not written yet, which the parent writes."""
+        """Close the file in a forked child without flushing, as the parent writes the buffered records."""
         self._unbuffered.close()
 
     def write(self, record: bytes | bytearray | memoryview) -> None:
@@ -487,13 +487,13 @@ class TFRecordWriter:
         self._file.write(self._compressor.feed(frame(bytes(record))))
 
     def flush(self) -> None:
-        """Hand everything written so far to the operating system, so that a reader can see it."""
+        """Pass everything written so far to the operating system, so that readers can see it."""
         self._check_open()
         self._file.write(self._compressor.flush())
         self._file.flush()
 
     def close(self) -> None:
-        """Finish the file; closing again does nothing."""
+        """Finish the file. Idempotent."""
         if self._file.closed:
             return
         with self._file:

@@ -1,8 +1,8 @@
-"""RecordIndex: where each record of an uncompressed TFRecord file begins, and the small file that keeps it.
+"""RecordIndex: where each record of an uncompressed TFRecord file begins, and the small file that stores it.
 
-That file is a header, the lengths of the records as little-endian integers of the fewest bytes that hold the longest,
-and the CRC32C of all before it. The header, little-endian too: `ad-index`, the version and the bytes per length (uint32
-each), the data file's size (uint64) and time of change in nanoseconds (int64), the number of records (uint64).
+That file is a header, the lengths of the records as little-endian integers of the smallest width that fits, and the
+CRC32C of everything before. The header, also little-endian: `ad-index`, the version and the bytes per length (uint32
+each), the data file's size (uint64) and modification time in nanoseconds (int64), the number of records (uint64).
 """
 
 from __future__ import annotations
@@ -43,16 +43,16 @@ __all__ = ("HEADER", "RecordIndex", "Stamp", "changed", "damaged_span", "lost_re
 
 MAGIC: Final = b"ad-index"
 VERSION: Final = 1
-KEPT: Final = struct.Struct("<8sIIQqQ")
+FILE_HEADER: Final = struct.Struct("<8sIIQqQ")
 WIDTHS: Final = (1, 2, 4, 8)
 
 WINDOW: Final = 1 << 20
-"""How much is read at once where records are small; as much as a page where they are large."""
+"""Bytes that are read at once if records are small; one page if they are large."""
 PAGE: Final = 4096
 
 
 class Stamp(NamedTuple):
-    """What shows whether a file is still what it was: its size, and when it was changed, in nanoseconds."""
+    """A file's size and modification time in nanoseconds, which show whether it has changed."""
 
     size: int
     mtime_ns: int
@@ -64,7 +64,7 @@ class Stamp(NamedTuple):
 
 
 class RecordIndex:
-    """Where the records of a file begin. What follows the last good one, if anything does, counts as one more.
+    """Where the records of a file begin. Bytes after the last intact record, if there are any, count as one more.
 
     >>> from asyncdata.formats.tfrecord import frame
     >>> data = frame(b"hello") + frame(b"you")
@@ -77,13 +77,13 @@ class RecordIndex:
 
     def __init__(self, stamp: Stamp, lengths: NDArray[np.unsignedinteger], error: OSError | None = None) -> None:
         self.stamp = stamp
-        self.error = error  # why the file could not be read: that is its one element then
+        self.error = error  # if the file could not be read; the error is then its only element
         self.lengths = lengths
-        self.whole = len(lengths)
-        begins = np.arange(0, FRAMING * (self.whole + 1), FRAMING, dtype=np.int64)
+        self.intact_count = len(lengths)
+        begins = np.arange(0, FRAMING * (self.intact_count + 1), FRAMING, dtype=np.int64)
         begins[1:] += np.cumsum(lengths, dtype=np.int64)
-        self.begins = array("q", begins.tobytes())  # gives Python's integers ten times as fast as NumPy
-        self.count = self.whole + (self.begins[-1] != stamp.size)
+        self.begins = array("q", begins.tobytes())  # returns Python integers ten times as fast as NumPy
+        self.count = self.intact_count + (self.begins[-1] != stamp.size)
 
     @classmethod
     def unreadable(cls, error: OSError) -> Self:
@@ -91,20 +91,20 @@ class RecordIndex:
         return cls(Stamp(-1, 0), np.zeros(0, np.uint8), error)
 
     def span(self, number: int) -> tuple[int, int]:
-        """Return where a record begins, and of how many bytes it is with what frames it: 0 if it is damaged."""
+        """Return where a record begins, and its size in bytes with its framing: 0 if it is damaged."""
         begin = self.begins[number]
-        return begin, self.begins[number + 1] - begin if number < self.whole else 0
+        return begin, self.begins[number + 1] - begin if number < self.intact_count else 0
 
     def limited(self, most: int) -> RecordIndex:
-        """Return the index that ends before the first record of more than `most` bytes: with that the file is lost."""
+        """Return an index that ends before the first record of more than `most` bytes, which loses the file's rest."""
         long = np.flatnonzero(self.lengths > most)
         return RecordIndex(self.stamp, self.lengths[: long[0]], self.error) if len(long) else self
 
     @classmethod
     def of(cls, read: Callable[[int, int], bytes], stamp: Stamp) -> Self:
-        """Return the index of a file, of which `read(offset, size)` gives parts, up to the first record that is lost.
+        """Return the index of a file, read by `read(offset, size)`, up to the first record that is lost.
 
-        Where records are large it reads the lengths alone, else all: that is quicker than to jump.
+        If records are large it reads only the lengths, else everything, which is faster than seeking.
         """
         found: list[NDArray[np.uint64]] = []
         at, window = 0, WINDOW
@@ -120,28 +120,32 @@ class RecordIndex:
         return cls(stamp, lengths.astype(np.min_scalar_type(lengths.max(initial=0))))
 
     def to_bytes(self) -> bytes:
-        """Return the index as its file holds it."""
+        """Return the serialized index."""
         width = self.lengths.dtype.itemsize
-        head = KEPT.pack(MAGIC, VERSION, width, *self.stamp, len(self.lengths))
+        head = FILE_HEADER.pack(MAGIC, VERSION, width, *self.stamp, len(self.lengths))
         content = head + self.lengths.astype(f"<u{width}").tobytes()
         return content + crc32c(content).to_bytes(4, "little")
 
     @classmethod
     def from_bytes(cls, content: bytes) -> Self:
-        """Return the index that `to_bytes` gave; ValueError if it is damaged or of another version."""
-        if len(content) < KEPT.size + 4 or crc32c(content[:-4]) != int.from_bytes(content[-4:], "little"):
+        """Return the index that `to_bytes` serialized; `ValueError` if it is damaged or of another version."""
+        if len(content) < FILE_HEADER.size + 4 or crc32c(content[:-4]) != int.from_bytes(content[-4:], "little"):
             raise ValueError("the index is damaged")
-        magic, version, width, size, mtime_ns, count = KEPT.unpack_from(content)
-        if (magic, version) != (MAGIC, VERSION) or width not in WIDTHS or len(content) != KEPT.size + count * width + 4:
+        magic, version, width, size, mtime_ns, count = FILE_HEADER.unpack_from(content)
+        if (
+            (magic, version) != (MAGIC, VERSION)
+            or width not in WIDTHS
+            or len(content) != FILE_HEADER.size + count * width + 4
+        ):
             raise ValueError("not an index, or one of an unknown version")
-        lengths = np.frombuffer(content, f"<u{width}", count, KEPT.size)
+        lengths = np.frombuffer(content, f"<u{width}", count, FILE_HEADER.size)
         return cls(Stamp(size, mtime_ns), lengths)
 
 
 def good_lengths(data: bytes, left: int) -> NDArray[np.uint64]:
-    """Return the lengths of the records that begin in `data`, up to the first that is damaged or not in the file.
+    """Return the lengths of the records that begin in `data`, up to the first that is damaged or incomplete.
 
-    `left` is how many bytes of the file there are from the beginning of `data` on.
+    `left` is the number of bytes in the file from the beginning of `data` on.
     """
     lengths: list[int] = []
     begins: list[int] = []
@@ -164,7 +168,7 @@ def good_lengths(data: bytes, left: int) -> NDArray[np.uint64]:
 
 
 def records_in(data: memoryview, spans: Sequence[int]) -> list[bytes] | None:
-    """Return the records in `data`, of which each takes so many bytes; None if anything is wrong with any."""
+    """Return the records in `data`, each with its size in bytes; None if one of them is damaged."""
     lengths = [span - FRAMING for span in spans]
     if min(lengths, default=-1) < 0:
         return None
@@ -178,7 +182,7 @@ def records_in(data: memoryview, spans: Sequence[int]) -> list[bytes] | None:
 
 
 def lost_record(data: Buffer, name: str, begin: int, most: int) -> DataLossError:
-    """Return what is wrong with the record of which this is what could be read, from `begin` on."""
+    """Return the error of a record at `begin`, given the bytes that could be read."""
     parser = RecordParser(name, most=most)
     parser.jump(begin)
     parser.feed(data)
@@ -187,11 +191,11 @@ def lost_record(data: Buffer, name: str, begin: int, most: int) -> DataLossError
 
 
 def damaged_span(header: bytes, most: int) -> int:
-    """Return how many bytes tell what is wrong with the record that begins so: all if it may be cut short."""
+    """Return how many bytes are needed to find the error of a record: all if it may be cut short."""
     readable = len(header) == HEADER and length_intact(header, 0) and unpack_length(header)[0] <= most
     return unpack_length(header)[0] + FRAMING if readable else len(header)
 
 
 def changed(name: str) -> DataLossError:
-    """Return the error for a file that is not any more what its index was made of."""
+    """Return the error for a file that has changed since its index was made."""
     return DataLossError(f"{name}: the file has changed since its index was read; build the dataset again")

@@ -1,4 +1,4 @@
-"""Samples in tar archives, as WebDataset has them: members in a row that share a key; a step without I/O."""
+"""SampleParser: samples in tar archives in WebDataset's format, consecutive members with one key, without I/O."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from typing import Any, Final, TypeAlias
 from asyncdata.errors import DataLossError
 from asyncdata.formats.record_limits import MAX_RECORD_BYTES, offset_in, record_too_long
 from asyncdata.formats.sample_decoders import Decoders
-from asyncdata.formats.tar import BEFORE, BLOCK, GNU_NAME, TELLING, Member, long_name, member_of, padded, pax_fields
+from asyncdata.formats.tar import BEFORE, BLOCK, DESCRIBING, GNU_NAME, Member, long_name, member_of, padded, pax_fields
 
 __all__ = ("SampleParser", "key_of")
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
 HIDDEN: Final = re.compile(r"__[^/]*__($|/)")
-"""Names of what tells of the archive, and is no part of a sample."""
+"""Names of metadata of the archive, which are not part of a sample."""
 
 
 def key_of(name: str) -> tuple[str, str] | None:
-    """Return the key and the extension that a member's name tells; `None` if it is of no sample.
+    """Return the key and the extension in a member's name; `None` if it does not belong to a sample.
 
     >>> key_of("train/0001.seg.PNG")
     ('train/0001', 'seg.png')
@@ -32,10 +32,10 @@ def key_of(name: str) -> tuple[str, str] | None:
 
 
 class SampleParser:
-    """Bytes of an archive in, samples out: dicts of what is made of members by extension, and the key.
+    """Turns the bytes of an archive into samples: dicts of decoded members by extension, and the key.
 
-    A sample in which something cannot be decoded is an error in its place. Where the archive is damaged, or cut short,
-    that is the last element. So it is where a sample, and what lies before it, has more than `most` bytes.
+    A sample with a member that cannot be decoded is an error in its place. If the archive is damaged or cut short, that
+    error is the last element; so is a sample that, with the headers before it, has more than `most` bytes.
     """
 
     def __init__(
@@ -50,28 +50,28 @@ class SampleParser:
         self._most = most
         self._decoders = decoders or Decoders({})
         self._where = offset_in(compressed)
-        self._data: Buffer = b""  # from `_at` on not read yet
+        self._data: Buffer = b""  # not read from `_at` on
         self._at: int = 0
         self._rest = bytearray()  # the beginning of a header or a content
         self._offset = 0  # of the next header or content
         self._finished = False
         self.lost = False
-        """Whether the last element that was returned is an error that stands for the rest of the file."""
+        """Whether the last element returned is an error that replaces the rest of the file."""
         self.offset = 0
-        """The byte offset of the sample that comes next."""
+        """The byte offset of the next sample."""
         self._sample: dict[str, Any] | None = None
         self._key = ""
         self._problem: Exception | None = None  # with the sample
         self._member: Member | None = None  # whose content comes next
-        self._unread: int = 0  # bytes that come next and nobody needs
-        self._extension: str | None = None  # of that, if it is part of the sample
-        self._first = 0  # where the first header of the member lies
+        self._unread: int = 0  # the next bytes, which are skipped
+        self._extension: str | None = None  # of the member, if it is part of the sample
+        self._first = 0  # the offset of the member's first header
         self._pax: tuple[str | None, int | None] = (None, None)  # name and size of the next member
         self._ended = False  # by zeros
 
     @property
     def passed(self) -> int:
-        """None: the offset is that of the next sample."""
+        """Zero: `offset` is that of the next sample."""
         return 0
 
     def jump(self, offset: int) -> None:
@@ -79,11 +79,11 @@ class SampleParser:
         self.offset = self._offset = offset
 
     def feed(self, data: Buffer) -> None:
-        """Take the file's next bytes, once `parse` has returned nothing; they must stay as they are until it does."""
+        """Take the file's next bytes, after `parse` has returned nothing; they must not change until it does again."""
         self._data, self._at = data, 0
 
     def finish(self) -> None:
-        """Say that no more data will come."""
+        """Mark the end of the data."""
         self._finished = True
 
     def parse(self, limit: int) -> list[Any]:
@@ -101,7 +101,7 @@ class SampleParser:
         return found
 
     def _next(self) -> dict[str, Any] | Exception | None:
-        """Return the next sample, or `None` if it is not all there yet."""
+        """Return the next sample, or `None` if it is incomplete."""
         while self._passed_by():
             if self._member is None:
                 if (header := self._taken(BLOCK)) is None:
@@ -110,7 +110,7 @@ class SampleParser:
                     return sample
                 continue
             self._check_size(self._member.size)
-            if self._extension is None and self._member.kind not in TELLING:
+            if self._extension is None and self._member.kind not in DESCRIBING:
                 self._unread = padded(self._member.size)
             elif (content := self._taken(padded(self._member.size))) is None:
                 break
@@ -125,7 +125,7 @@ class SampleParser:
             raise record_too_long(self._name, f"the sample at {self._where} {self.offset}", self._most)
 
     def _taken(self, size: int) -> Buffer | None:
-        """Return the next bytes, so many, or `None` if they are not all there yet."""
+        """Return the next `size` bytes, or `None` if they have not all arrived."""
         if not self._rest and self._at + size <= len(self._data):
             taken: Buffer = self._data[self._at : self._at + size]
             self._at += size
@@ -141,7 +141,7 @@ class SampleParser:
         return taken
 
     def _passed_by(self) -> bool:
-        """Pass by what nobody needs, as far as there are bytes; return whether that is done."""
+        """Skip bytes that are not needed, as far as they have arrived; return whether all are skipped."""
         if self._unread:
             size: int = min(self._unread, len(self._data) - self._at)
             self._at += size
@@ -150,7 +150,7 @@ class SampleParser:
         return self._unread == 0
 
     def _open(self, header: bytes) -> dict[str, Any] | Exception | None:
-        """Take a header; return the sample that it ends."""
+        """Take a header; return the sample that ends before it."""
         begin = self._offset - BLOCK
         try:
             member = member_of(header)
@@ -183,7 +183,7 @@ class SampleParser:
         return sample
 
     def _read(self, member: Member, content: bytes) -> None:
-        """Take the content of a member: a name, fields, or a part of the sample."""
+        """Take the content of a member: a name, pax fields, or a part of the sample."""
         extension, sample = self._extension, self._sample
         if extension is None or sample is None:
             self._take_fields(member, content)
@@ -213,7 +213,7 @@ class SampleParser:
         self._pax = name or "", size
 
     def _at_end(self) -> None:
-        """Raise if no more data will come, and the archive is not at its end."""
+        """Raise if the data has ended before the archive's end."""
         if not self._finished or (self._ended and not any(self._rest)):
             return
         if self._ended:

@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from asyncdata.dataset import Dataset
-from asyncdata.formats.npy_rows import MAX_WHOLE_BYTES
+from asyncdata.formats.npy_rows import MAX_FILE_BYTES
 from asyncdata.graph.node import check_count
 from asyncdata.readers.files import (
     CacheFolder,
@@ -49,7 +49,7 @@ class NpyDataset(Dataset[Any]):
         num_parallel_reads: int | None = None,
         *,
         index: bool = False,
-        max_file_bytes: int = MAX_WHOLE_BYTES,
+        max_file_bytes: int = MAX_FILE_BYTES,
         storage_options: StorageMapping = None,
         cache_dir: CacheFolder = None,
     ) -> None:

@@ -1,4 +1,4 @@
-"""Records of ArrayRecord files, by number, read by the package array_record."""
+"""Records of ArrayRecord files, read by number with the package array_record."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ __all__ = ("ArrayRecords",)
 METHOD: Final = "ArrayRecordDataset"
 
 OPTIONS: Final = "readahead_buffer_size:0"
-"""Records are read by number: nobody wants those that follow."""
+"""Records are read by number, so reading ahead would be wasted."""
 
 
 class ArrayRecords:
-    """The records of several files, one file's after the other's. Each file is opened once, and stays so.
+    """The records of several files, one file after the other. Each file is opened once and stays open.
 
     A file that cannot be opened has one record, which is the error.
     """
@@ -71,7 +71,7 @@ class ArrayRecords:
         return found
 
     def _count(self, file: int) -> int:
-        """Return how many records a file has, or is taken for."""
+        """Return how many records a file has; 1 if it cannot be opened."""
         try:
             return self._reader(file).num_records()
         except (OSError, DataLossError) as error:
@@ -79,7 +79,7 @@ class ArrayRecords:
             return 1
 
     def _reader(self, file: int) -> Any:
-        """Return what reads a file; raise what was wrong with it when the dataset was made."""
+        """Return the reader of a file; raise the error that it had when the dataset was made."""
         if file in self.errors:
             raise copy.copy(self.errors[file])
         with self._lock:
@@ -102,7 +102,7 @@ class ArrayRecords:
 
 
 def size_of(path: str) -> int:
-    """Return of how many bytes a file is, -1 if it cannot be had: to open it tells why."""
+    """Return the size of a file in bytes, -1 if it is unknown: opening the file then raises the reason."""
     try:
         return os.stat(path).st_size
     except OSError:
@@ -110,7 +110,7 @@ def size_of(path: str) -> int:
 
 
 def why_not(reader: Any) -> str:
-    """Return what a reader that reads nothing says of it."""
+    """Return the error of a reader that could not open its file."""
     try:
         reader.close()
     except (RuntimeError, ValueError) as error:
@@ -119,7 +119,7 @@ def why_not(reader: Any) -> str:
 
 
 def checked(path: str) -> str:
-    """Return the path of a file of this machine."""
+    """Return a path; `PlanError` unless it is local."""
     if not is_local(path):
         raise PlanError(f"{METHOD} reads local files, got {path!r}")
     return local_path(path)

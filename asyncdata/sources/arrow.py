@@ -15,7 +15,7 @@ from asyncdata.storage import read_head
 __all__ = ("ArrowFile",)
 
 HEAD: Final = 1 << 16
-"""Bytes that are read of a file that goes on in its middle: nearly all schemas are shorter."""
+"""Bytes read from the beginning of a file that is resumed in its middle: nearly all schemas are shorter."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,7 +33,7 @@ class ArrowFile(ParsedFile):
 
     @property
     def identity(self) -> str:
-        """With other columns elements are others."""
+        """The label with the columns, as they change the elements."""
         return super().identity if self.columns is None else f"{super().identity[:-1]}, columns={self.columns})"
 
     def parser(self, compressed: bool) -> ArrowParser:

@@ -1,4 +1,4 @@
-"""The bytes of a file without its compression, which its first bytes tell where nobody says."""
+"""FileContents: the decompressed bytes of a file. Without a `compression_type` its first bytes show the compression."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ("FileContents",)
 
 
 class FileContents:
-    """The bytes of a file in blocks, each valid until the next is asked for; they are decompressed in a thread."""
+    """The bytes of a file in blocks, decompressed in a thread. A block is valid until the next one is requested."""
 
     def __init__(
         self,
@@ -41,26 +41,26 @@ class FileContents:
 
     @property
     def plain(self) -> Stream | None:
-        """The stream whose bytes these are, if they are not compressed."""
+        """The stream of the file itself, if it is not compressed."""
         return self._stream if self._expand is None else None
 
     async def begin(self) -> Entry:
-        """Return what is to be read."""
+        """Open the file; return its entry."""
         with retries_counted(self._meter.retried):
             return await self._stream.begin()
 
     def took(self, count: int) -> None:
-        """Take note that so many bytes of the file were read."""
+        """Record that `count` bytes of the file were read directly."""
         self._meter.read += count
 
     async def recognise(self, is_plain: Callable[[bytes], bool]) -> None:
-        """Look at the first bytes, which are `is_plain` where they can be no others; what is wrong comes later."""
+        """Detect the compression from the first bytes, unless `is_plain` accepts them; later reads raise errors."""
         try:
             while len(self._head) < HEAD_BYTES and not self._ended:
                 more = await self._more()
                 self._ended = not len(more)
-                whole = not len(self._head) and len(more) >= HEAD_BYTES
-                self._head = more if whole else bytes(self._head) + more  # a copy, as the next block overwrites it
+                reusable = not len(self._head) and len(more) >= HEAD_BYTES
+                self._head = more if reusable else bytes(self._head) + more  # a copy, as the next block overwrites it
         except (OSError, DataLossError) as error:
             self._error = error
             return
@@ -85,7 +85,7 @@ class FileContents:
         return await self._in_thread(partial(expand.feed, data))
 
     async def _next(self) -> Buffer:
-        """Return the next bytes of the file as it is."""
+        """Return the next bytes of the file before decompression."""
         if len(head := self._head):
             self._head = b""
             return head
@@ -105,5 +105,5 @@ class FileContents:
         return data
 
     async def aclose(self) -> None:
-        """Let go of what is held open, without waiting."""
+        """Close the stream, without waiting."""
         await self._stream.aclose()

@@ -1,4 +1,4 @@
-"""A list of files in a few words: whether it is the same as when they were said, and if not where it differs."""
+"""A short digest of a list of files, which shows whether the list has changed and where."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from asyncdata.storage import is_local, size_of, store_for, without_query
 __all__ = ("Files", "label_text", "stamps")
 
 GROUPS: Final = 32
-"""So many groups of files are distinguished, each with four digits: up to 32 files each by itself."""
+"""The most groups of files in a digest, four digits for each; up to 32 files are groups of one."""
 
 WORDS: Final = re.compile(r"^(\d+) files #([0-9a-f]+):((?:[0-9a-f]{4})*)$")
 
@@ -30,20 +30,20 @@ class Files:
 
     @classmethod
     def of(cls, names: Sequence[str]) -> Self:
-        """Return what distinguishes these files, as they are now, from others."""
+        """Return the digest of these files as they are now."""
         names = [without_query(name) for name in names]
         size, folder, groups = group_size(len(names)), folder_of(names), list[str]()
-        whole = blake2b(b"[", digest_size=4)  # of the text of one list, of which no more than a group is made at once
+        total = blake2b(b"[", digest_size=4)  # of the text of the complete list, which is built one group at a time
         for place in range(0, len(names), size):
             text = repr(in_folder(names[place : place + size], folder))
             groups.append(blake2b(text.encode(), digest_size=2).hexdigest())
-            whole.update(f"{', ' if place else ''}{text[1:-1]}".encode())
-        whole.update(b"]")
-        return cls(len(names), whole.hexdigest(), groups)
+            total.update(f"{', ' if place else ''}{text[1:-1]}".encode())
+        total.update(b"]")
+        return cls(len(names), total.hexdigest(), groups)
 
     @classmethod
     def parse(cls, words: str) -> Self | None:
-        """Return the files in a state, `None` if it has something else."""
+        """Return the digest in a state, `None` for other text."""
         found = WORDS.fullmatch(words)
         return None if found is None else cls(int(found[1]), found[2], re.findall("....", found[3]))
 
@@ -51,7 +51,7 @@ class Files:
         return f"{self.count} files #{self.digest}:{''.join(self.groups)}"
 
     def difference(self, names: Sequence[str]) -> str:
-        """Say where the files of this name that are there now differ from these."""
+        """Return a description of where the files now differ from these."""
         size = group_size(self.count)
         now = in_groups(names_and_sizes(names), size)
         pairs = zip(self.groups, now, strict=False)
@@ -69,17 +69,17 @@ class Files:
 
 
 def label_text(words: object) -> str:
-    """Return words of a state for a message: of files without what shows where they differ."""
+    """Return a label of a state for a message: a digest of files without the hashes of its groups."""
     return WORDS.sub(r"\1 files #\2", str(words))
 
 
 def stamps(names: Sequence[str]) -> list[tuple[str, int, int]]:
-    """Return what distinguishes files, as they are now, from all others: paths, sizes and times of the last change."""
+    """Return what identifies files in their current version: paths, sizes and modification times."""
     return [stamp(name) for name in names]
 
 
 def stamp(name: str) -> tuple[str, int, int]:
-    """Return the whole path of a file, its size and when it was changed; -1 for what cannot be known."""
+    """Return the absolute path of a file, its size and its modification time; -1 for what is unknown."""
     if not is_local(name):
         return without_query(name), -1, -1
     _, path = store_for(name)
@@ -91,24 +91,24 @@ def stamp(name: str) -> tuple[str, int, int]:
 
 
 def names_and_sizes(names: Sequence[str]) -> list[tuple[str, int]]:
-    """Return the files' names, from the folder on that holds them all, as it may be moved, and their sizes."""
+    """Return the files' names relative to their common folder, as it may be moved, and their sizes."""
     names = [without_query(name) for name in names]
     return in_folder(names, folder_of(names))
 
 
 def folder_of(names: Sequence[str]) -> int:
-    """Return how long the name of the folder is that holds all files."""
-    prefix = os.path.commonprefix(names)  # noqa: RUF071  of URLs as well; it is cut at a separator
+    """Return the length of the path of the common folder."""
+    prefix = os.path.commonprefix(names)  # noqa: RUF071  also for URLs; it is cut at a separator
     return len(prefix) - len(os.path.basename(prefix))
 
 
 def in_folder(names: Sequence[str], folder: int) -> list[tuple[str, int]]:
-    """Return the files' names without that of the folder, and their sizes."""
+    """Return the files' names without the folder, and their sizes."""
     return [(name[folder:], size_of(name)) for name in names]
 
 
 def group_size(count: int) -> int:
-    """Return how many files make a group."""
+    """Return the size of a group."""
     return max(1, -(-count // GROUPS))
 
 
@@ -117,12 +117,12 @@ def hashed(value: Any, size: int) -> str:
 
 
 def in_groups(files: Sequence[tuple[str, int]], size: int) -> list[str]:
-    """Return a short hash for each group of files that follow each other."""
+    """Return a short hash for each group of consecutive files."""
     return [hashed(files[place : place + size], 2) for place in range(0, len(files), size)]
 
 
 def between(names: Sequence[str], place: int, size: int) -> str:
-    """Return how a message names a group of files, or the end of them."""
+    """Return the name of a group of files in messages, or of the end of the list."""
     group = [without_query(name) for name in names[place : place + size]]
     if not group:
         return "the end"
@@ -130,7 +130,7 @@ def between(names: Sequence[str], place: int, size: int) -> str:
 
 
 def changed(where: str, size: int, count: int) -> str:
-    """Say that as many files are there, and where one has changed."""
+    """Return the message for a list of the same length with a changed file."""
     if count == 0:
         return "a file has another name or size; "
     others = "" if count <= 1 else f", and {count - 1} more {'file' if size == 1 else 'group'}{'s' * (count > 2)}"

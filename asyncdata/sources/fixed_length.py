@@ -23,7 +23,7 @@ __all__ = ("FixedFile", "FixedFiles")
 
 
 class FixedFiles(NumberedFiles):
-    """Files of one layout: the number of records follows from the size, which is looked at once."""
+    """Files of one layout: the number of records follows from the size, which is read once."""
 
     counted: ClassVar = ("layout",)
     method: ClassVar = "FixedLengthRecordDataset"
@@ -34,18 +34,18 @@ class FixedFiles(NumberedFiles):
         self.sizes: dict[str, int] = {}
 
     def size(self, path: str) -> int:
-        """Return the size that a file had when it was first asked for, -1 if there was none."""
+        """Return the size that a file had when it was first requested, -1 if it was missing."""
         if path not in self.sizes:
             self.sizes[path] = size_of(path, self.storage)
         return self.sizes[path]
 
     def count(self, path: str) -> int:
-        """Return how many elements a file has; its one element is the error if it is missing or of another layout."""
+        """Return how many elements a file has; a missing file or one of another layout has one, its error."""
         count = self.layout.count(self.size(path))
         return 1 if count is None else count
 
     def position(self, path: str, number: int) -> Position:
-        """Return the position of a record, as reading the file in order gives it; the end behind the last."""
+        """Return the position of a record, as sequential reading gives it; the end of the file after the last."""
         if number >= self.count(path):
             return END
         begin = 0 if self.layout.count(self.size(path)) is None else self.layout.begin(number)
@@ -65,7 +65,7 @@ class FixedFiles(NumberedFiles):
         return data
 
     def check(self, path: str, size: int) -> None:
-        """Raise unless a file of this size is what it was when the dataset was made, and has the layout."""
+        """Raise unless the size is the one that the file had when the dataset was made, and fits the layout."""
         if self.layout.count(size) is None:
             raise self.layout.misfit(without_query(path), size)
         if path in self.sizes and self.sizes[path] != size:
@@ -76,7 +76,7 @@ class FixedFiles(NumberedFiles):
 
 @dataclass(frozen=True, eq=False)
 class FixedFile(ParsedFile):
-    """The records of one file, as bytes. If its size is of no whole number of records, that is its one element."""
+    """The records of one file, as bytes. A file whose size does not fit has one element, the error."""
 
     method: ClassVar[str] = "FixedLengthRecordDataset"
 

@@ -1,4 +1,4 @@
-"""Sources that are in memory: ranges, arrays and lists."""
+"""Sources in memory: ranges, arrays and lists."""
 
 from __future__ import annotations
 
@@ -40,17 +40,17 @@ from asyncdata.sources.random_access import FEW, IndexedSource, InMemorySource
 __all__ = ("Chosen", "Counter", "Elements", "Getter", "Items", "Random", "Range", "Slices", "Source", "Tensors")
 
 FOREVER: Final = 1 << 62
-"""How many elements an endless source has."""
+"""The number of elements of an infinite source."""
 
 
 SMALL: Final = 4096
-"""Rows of more bytes are given as views, and not gathered, which copies them once more."""
+"""Rows of more bytes are returned as views, as gathering them would copy them once more."""
 
 INT64: Final = (1 << 63) - 1
 
 
 class Source(Protocol):
-    """What has elements by number: a list, a NumPy memory map, a PyTorch map-style dataset, a reader of your own."""
+    """Elements by number: a list, a NumPy memory map, a PyTorch map-style dataset, your own reader."""
 
     def __len__(self) -> int:
         """Return how many elements there are."""
@@ -62,9 +62,9 @@ class Source(Protocol):
 
 
 class Getter(Call):
-    """Gets elements of a source: all that are wanted at once where it has `get_batch`, or PyTorch's `__getitems__`.
+    """Gets elements of a source: several at once if it has `get_batch`, or PyTorch's `__getitems__`.
 
-    A collection holds its elements, which are handed out as those of a list. What other sources give they have made.
+    A collection holds its elements, so they are treated as those of a list. Other sources make new elements.
     """
 
     __slots__ = ("get_batch", "holds", "many_at_once", "source")
@@ -88,7 +88,7 @@ class Getter(Call):
             return super().run(block, term)
         try:
             items = list(self.get_batch(block.items))
-        except Exception:  # noqa: BLE001  one by one, to find out for which element
+        except Exception:  # noqa: BLE001  one by one, to find the element that fails
             return super().run(block, term)
         if len(items) != len(block):
             raise StageError(f"{self.name}: it returned {len(items)} elements for {len(block)} indices")
@@ -104,7 +104,7 @@ class Range(InMemorySource):
 
     @staticmethod
     def of(args: tuple[int, ...], output_type: npt.DTypeLike | None) -> Range:
-        """Return the source for the arguments of Python's `range`, with numbers of a dtype if one is given."""
+        """Return the source for the arguments of Python's `range`, with numbers of `output_type` if it is given."""
         try:
             values = range(*args)
         except (TypeError, ValueError) as error:
@@ -144,7 +144,7 @@ class Range(InMemorySource):
 
 
 def number_dtype(argument: str, given: npt.DTypeLike | None) -> np.dtype[Any] | None:
-    """Return the dtype that numbers shall have; `None` for Python's integers."""
+    """Return the dtype of the numbers; `None` for Python's integers."""
     dtype = None if given is None else check_dtype(argument, given)
     if dtype is not None and dtype.kind not in "iuf":
         raise PlanError(f"{argument} must be a dtype of integers or floats, got {given!r:.80}")
@@ -166,7 +166,7 @@ class Counter(InMemorySource):
 
     @staticmethod
     def of(start: int, step: int, dtype: npt.DTypeLike | None) -> Counter:
-        """Return the source for what the user asked for."""
+        """Return the source for the user's arguments."""
         begin, by = check_integer("counter", "start", start), check_integer("counter", "step", step)
         return Counter(begin, by, number_dtype("counter(dtype=)", dtype))
 
@@ -189,7 +189,7 @@ class Counter(InMemorySource):
 
 @dataclass(frozen=True, eq=False)
 class Random(IndexedSource):
-    """Integers below 2**32 at random, forever: a hash of each one's number, so that any can be had at once."""
+    """Random integers below 2**32, forever: each is a hash of its index, so that any can be computed at once."""
 
     seed: int = field(repr=False, metadata=ELSEWHERE)
     rerandomize: bool = False
@@ -197,7 +197,7 @@ class Random(IndexedSource):
 
     @staticmethod
     def of(seed: int | None, rerandomize: bool | None) -> Random:
-        """Return the source for what the user asked for."""
+        """Return the source for the user's arguments."""
         chosen = secrets.randbits(63) if seed is None else check_integer("random", "seed", seed)
         anew = bool(check_choice("random", "rerandomize_each_iteration", rerandomize))
         return Random(chosen, anew, seed is None)
@@ -210,7 +210,7 @@ class Random(IndexedSource):
         return Produce(self.blocks, waits=False)
 
     async def blocks(self, scope: Scope, want: Demand, position: Position) -> Blocks:
-        """Yield as many numbers as are wanted, again and again; they are worked out some more at a time."""
+        """Yield the numbers that are requested, again and again; they are computed in larger chunks."""
         start, key = 0 if position is None else self.parse_position(position, natural), self.key(scope)
         while True:
             items: list[int] = (mixed(start, start + max(want.items, 64), key) >> np.uint64(32)).tolist()
@@ -228,7 +228,7 @@ class Random(IndexedSource):
             yield Block(items, ReplayedTickets(some, 0, len(some), END))
 
     def key(self, scope: Scope) -> int:
-        """Return what chooses the numbers of an epoch."""
+        """Return the key of an epoch's numbers."""
         return epoch_key(self.seed, scope.epoch if self.rerandomize else ())
 
     @property
@@ -250,12 +250,12 @@ class Slices(InMemorySource):
     arrays: Any = field(repr=False, metadata=REPLACEABLE)
     count: int
     plain: bool = field(default=False, repr=False, metadata=REPLACEABLE)
-    """Whether all are arrays of numbers, and rows can stay in arrays until somebody wants elements."""
+    """Whether all are arrays of numbers, so that rows can stay in arrays until elements are needed."""
 
     @staticmethod
-    def of(tensors: Any, *whole: type[Any]) -> Slices:
-        """Return the source for the rows of a structure of arrays or lists; what is of a type of `whole` stays so."""
-        arrays = as_arrays(tensors, *whole, tensors=True)
+    def of(tensors: Any, *leaves: type[Any]) -> Slices:
+        """Return the source for the rows of a structure of arrays or lists; values of the types `leaves` are kept."""
+        arrays = as_arrays(tensors, *leaves, tensors=True)
         rows, problem = leading_dimension(arrays)
         if problem is not None:
             raise PlanError(f"from_tensor_slices: {problem}; every leaf needs the same number of rows")
@@ -297,7 +297,7 @@ class Slices(InMemorySource):
 
 
 def has_known_dtype(leaf: Any) -> bool:
-    """Return whether rows are what an array says: one of objects may hold other arrays, or numbers of some dtype."""
+    """Return whether the array's dtype is that of its rows; arrays of objects may hold arrays or numbers."""
     return (
         is_tensor(leaf)
         or leaf.dtype != object
@@ -329,20 +329,20 @@ class Tensors(InMemorySource):
 
 @dataclass(frozen=True, eq=False)
 class Elements(InMemorySource):
-    """Elements of one structure and dtype, which need not have one shape."""
+    """Elements of one structure and dtype, whose shapes may differ."""
 
     elements: Sequence[Any] = field(repr=False, metadata=REPLACEABLE)
     spec: Any = field(repr=False, metadata=REPLACEABLE)
 
     @staticmethod
-    def of(tensors: object, *whole: type[Any]) -> Elements:
-        """Return the source for the elements of a list; what is of a type of `whole` stays so."""
+    def of(tensors: object, *leaves: type[Any]) -> Elements:
+        """Return the source for the elements of a list; values of the types `leaves` are kept."""
         if not isinstance(tensors, list) or not tensors:
             raise PlanError(
                 f"from_list needs a list with at least one element, got {tensors!r:.60}; for anything else, and for a "
                 "list of any objects, take from_iterable"
             )
-        elements = [as_arrays(element, *whole, tensors=True) for element in cast("list[Any]", tensors)]
+        elements = [as_arrays(element, *leaves, tensors=True) for element in cast("list[Any]", tensors)]
         spec = spec_of(elements[0])
         for place, element in enumerate(elements):
             try:
@@ -370,7 +370,7 @@ class Elements(InMemorySource):
 
 @dataclass(frozen=True, eq=False)
 class Items(InMemorySource):
-    """The items of a list, arrays in them as read-only views."""
+    """The items of a list; arrays in them become read-only views."""
 
     items: Sequence[Any] = field(repr=False, metadata=REPLACEABLE)
     files: bool = False
@@ -394,7 +394,7 @@ class Items(InMemorySource):
 
     @property
     def identity(self) -> str:
-        """The label, and for names what tells them and the sizes of the files that they name from others."""
+        """The label; for file names also a digest of the names and the files' sizes."""
         return str(Files.of(self.items)) if self.files else self.label()
 
     @property
@@ -408,7 +408,7 @@ class Items(InMemorySource):
 
 @dataclass(frozen=True, eq=False)
 class Chosen(Node):
-    """The elements at some places of an addressable plan."""
+    """The elements at some indices of a plan with random access."""
 
     input: Node
     places: Sequence[int]

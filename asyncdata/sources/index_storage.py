@@ -1,4 +1,4 @@
-"""Where the indexes of files are stored: read from there, or made and written there, several at once."""
+"""Storage of files' indexes: an index is read if it is stored, else made and stored; several at once."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from asyncdata.storage.base import Status
 __all__ = ("make_several", "read_or_make")
 
 LARGEST_EMPTY: Final = 1 << 10
-"""The index of a file without records has fewer bytes."""
+"""An index of a file without records is smaller than this, in bytes."""
 
 READERS: Final = 8
 """How many indexes are read or made at once."""
@@ -26,7 +26,7 @@ class Index(Protocol):
     """An index that can be stored."""
 
     def to_bytes(self) -> bytes:
-        """Return the index as its file holds it."""
+        """Return the serialized index."""
         ...
 
 
@@ -41,10 +41,7 @@ def read_or_make(
     fits: Callable[[AnyIndex], bool],
     make: Callable[[], AnyIndex],
 ) -> AnyIndex:
-    """Return the index of a file: one that is stored and fits, else a new one, stored where possible.
-
-    The file is open and had this status.
-    """
+    """Return the index of an open file with this status: a stored one that fits, else a new one, stored if possible."""
     index = next(filter(fits, stored(path, status.size, parse)), None)
     if index is None:
         index = make()
@@ -54,15 +51,15 @@ def read_or_make(
 
 
 def stored(path: str, size: int, parse: Callable[[bytes], AnyIndex]) -> Iterator[AnyIndex]:
-    """Yield the indexes that lie somewhere for a file of so many bytes."""
+    """Yield the stored indexes for a file of this size."""
     for place in places(path):
         with suppress(OSError, ValueError):
-            if place.stat().st_size <= size + LARGEST_EMPTY:  # a record takes more bytes in its file than in an index
+            if place.stat().st_size <= size + LARGEST_EMPTY:  # a record needs more bytes in its file than in the index
                 yield parse(place.read_bytes())
 
 
 def store(path: str, index: Index) -> None:
-    """Write an index to the first place that takes it; if there is none, it stays in memory alone."""
+    """Write an index to the first place that is writable; if there is none, it stays in memory only."""
     content = index.to_bytes()
     for place in places(path):
         with suppress(OSError):
@@ -72,18 +69,18 @@ def store(path: str, index: Index) -> None:
 
 
 def places(path: str) -> Iterator[Path]:
-    """Yield where the index of a file may lie: next to it, hidden from patterns, else in the cache; of a URL there."""
+    """Yield the paths of an index: next to the file (hidden from patterns), then in the cache; for URLs only there."""
     if is_local(path):
         data = Path(os.path.abspath(store_for(path)[1]))
         yield data.with_name(f".{data.name}.index")
     else:
         data = without_query(path)
-    with suppress(RuntimeError):  # there is no home
+    with suppress(RuntimeError):  # there is no home folder
         yield cache_folder() / "records" / f"{blake2b(os.fsencode(data), digest_size=16).hexdigest()}.index"
 
 
 def make_several(paths: Sequence[str], known: Mapping[str, object], make: Callable[[str], object]) -> None:
-    """Read or make the indexes of files that are not known yet, several at once."""
+    """Read or make the indexes that are not in memory yet, several at once."""
     new = [path for path in dict.fromkeys(paths) if path not in known]
     if len(new) > 1:
         pool = ThreadPoolExecutor(min(READERS, len(new)), "asyncdata-index")

@@ -1,4 +1,4 @@
-"""IndexedFiles: files for which an index says where each element begins, so that any can be read by its number."""
+"""IndexedFiles: files with an index of where each element begins, so that any element can be read by its number."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ __all__ = ("Begins", "IndexedFiles")
 
 @dataclass
 class Begins:
-    """Where elements begin, and whether the last of them stands for the rest of the file."""
+    """Where elements begin, and whether the last of them is an error that replaces the rest of the file."""
 
     at: list[int]
     lost: bool = False
 
 
 class IndexedFiles(NumberedFiles):
-    """Files of one format, each with its index: read, or made and kept, when it is first needed, and once."""
+    """Files of one format, each with its index, which is read, or made and stored, when it is first needed."""
 
     kind: ClassVar[str]
-    """The elements, in eight letters at most."""
+    """The name of the elements, of at most eight letters."""
 
     def __init__(self, most: int, storage: StorageOptions | None = None) -> None:
         self.most = most
@@ -38,21 +38,21 @@ class IndexedFiles(NumberedFiles):
         self.known: dict[str, OffsetIndex | OSError] = {}
 
     def scanned(self, file: AnyPart, name: str) -> Begins:
-        """Return where the elements of a file begin: all that reading it in order gives, errors among them."""
+        """Return where the elements of a file begin: all that sequential reading gives, errors included."""
         raise NotImplementedError
 
     def element(self, data: bytes, name: str, begin: int, ends: bool) -> Any:
-        """Return the element that lies at `begin`, or the error in its place; `ends` if it stands for the rest."""
+        """Return the element at `begin`, or the error in its place; `ends` if the error replaces the rest."""
         raise NotImplementedError
 
     def of(self, path: str) -> OffsetIndex | OSError:
-        """Return the index of a file, or why it cannot be read."""
+        """Return the index of a file, or the error that it cannot be read."""
         if path not in self.known:
-            self.known[path] = self.found_or_made(path)
+            self.known[path] = self.read_or_make_index(path)
         return self.known[path]
 
-    def found_or_made(self, path: str) -> OffsetIndex | OSError:
-        """Return the index of a file, or why it cannot be read."""
+    def read_or_make_index(self, path: str) -> OffsetIndex | OSError:
+        """Read or make the index of a file; return the error if the file cannot be read."""
         try:
             with opened(path, self.storage) as file:
                 marks = Marks(self.kind, self.most, *(status := file.status()))
@@ -107,4 +107,4 @@ class IndexedFiles(NumberedFiles):
 
 
 SPARE: Final = BLOCK_BYTES
-"""Of an element that is too long, so many bytes more than are allowed show it."""
+"""How many bytes beyond the limit are read of an element that is too long, to detect it."""

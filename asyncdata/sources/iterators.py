@@ -1,4 +1,4 @@
-"""Sources that are a user's code: generators, iterables, async iterables."""
+"""Sources of user code: generators, iterables, async iterables."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ __all__ = ("AsyncIterated", "Generated", "Iterated", "Restarted")
 
 
 class Pumped(Node):
-    """A source that some other thread or loop runs."""
+    """A source that another thread or loop runs."""
 
     @property
     def repeatable(self) -> bool:
         return False
 
     def pump(self, scope: Scope, place: StreamPlace) -> IteratorBridge:
-        """Start to run the user's iterator where it belongs, from the state of a place on."""
+        """Start the user's iterator in its thread or loop, from the state of a position."""
         raise NotImplementedError
 
     @property
@@ -56,15 +56,15 @@ class Pumped(Node):
         return f"{self.label()} is run again up to the position{unseen}"
 
     def made_by(self) -> tuple[type | None, object]:
-        """Return the class of what is iterated, where it is known, and what makes the iterator."""
+        """Return the class of the iterable if it is known, and the callable that makes the iterator."""
         raise NotImplementedError
 
     def where(self) -> str:
-        """Return how messages name this source."""
+        """Return the name of this source in messages."""
         return self.label()
 
     def converted(self, items: list[Any]) -> list[Any] | ColumnBatch:
-        """Return the elements for what the iterator gave, failures in their places."""
+        """Convert the iterator's values to elements, with failures in their places."""
         return items
 
     def stage(self) -> Produce:
@@ -86,7 +86,7 @@ class Pumped(Node):
         return self.run_through(scope, want, start, begin, place.number)
 
     async def run_through(self, scope: Scope, want: Demand, start: Start, begin: SourceSnapshot, goal: int) -> Blocks:
-        """Yield what is to be given once more and go on, in one run: a stream may be there to be read only once."""
+        """Yield the elements to repeat and continue, in one run, as a stream may be readable only once."""
         found: dict[int, Any] = dict.fromkeys(start.back)
         inner, reached = Demand(), begin.number
         async with aclosing(self.blocks(scope, inner, begin.position(begin.number))) as source:
@@ -108,7 +108,7 @@ class Pumped(Node):
                 inner.items = want.items
 
     async def blocks(self, scope: Scope, want: Demand, position: Position) -> Blocks:
-        """Yield whatever the pump has ready, at most what is wanted; to go on somewhere, run it up to there."""
+        """Yield what the pump has ready, up to the demand; to resume, run the source up to the position first."""
         place = self.parse_position(position, StreamPlace.of)
         pump = self.pump(scope, place)
         start, first, lost = place.first, place.number, None
@@ -141,14 +141,14 @@ class Pumped(Node):
         return refusal
 
     def ended(self, count: int, expected: int) -> ResumeError:
-        """Return the error for a source that gives less than it gave before."""
+        """Return the error for a source that gives fewer elements than before."""
         return ResumeError(
             f"{self.where()}: it ended after {count} elements, and {expected} had been read when the state was saved; "
             "run again it must give the same elements"
         )
 
     def block(self, items: list[Any] | Block, tickets: Tickets) -> Block:
-        """Return `items` as a block, converted, with notes on what failed."""
+        """Return `items` as a block, converted, with notes on failures."""
         if isinstance(items, Block):
             return items.ticketed(tickets)
         found = self.converted(items)
@@ -164,7 +164,7 @@ class Pumped(Node):
 
 @dataclass(frozen=True, eq=False)
 class Generated(Pumped):
-    """What `generator(*args)` iterates over, called anew for each epoch."""
+    """The elements of `generator(*args)`, which is called for each epoch."""
 
     generator: Callable[..., Iterable[Any]] = field(metadata=REPLACEABLE)
     args: tuple[Any, ...] = field(default=(), repr=False)
@@ -178,7 +178,7 @@ class Generated(Pumped):
         return ThreadBridge(scope, lambda: self.start(place.state), "asyncdata-generator", place.first)
 
     def start(self, state: str | None) -> tuple[Iterator[Any], Notify | None]:
-        """Call the function, and iterate over what it returns from a state on."""
+        """Call the function, and iterate over its result from a state on."""
         return begun(self.label(), self.generator(*self.args), iter, state)
 
     def made_by(self) -> tuple[type | None, object]:
@@ -206,7 +206,7 @@ class Generated(Pumped):
 
 @dataclass(frozen=True, eq=False)
 class Iterated(Pumped):
-    """What a plain iterable gives."""
+    """The elements of a plain iterable."""
 
     iterable: Iterable[Any] = field(repr=False, metadata=REPLACEABLE)
     unread: list[bool] = field(default_factory=lambda: [True], repr=False, metadata=PHYSICAL)
@@ -228,7 +228,7 @@ class Iterated(Pumped):
         return begun(self.label(), self.iterable, iter, state)
 
     def converted(self, items: list[Any]) -> list[Any]:
-        """Return the elements; a collection holds them, others have made them."""
+        """Convert values to elements: a collection holds them, other iterables make new ones."""
         return isolated(items) if isinstance(self.iterable, Collection) else items
 
     def made_by(self) -> tuple[type | None, object]:
@@ -250,7 +250,7 @@ class Restarted:
 
 @dataclass(frozen=True, eq=False)
 class AsyncIterated(Pumped):
-    """What an async iterable gives, run on the loop of the consumer, to which its sockets and locks belong."""
+    """The elements of an async iterable. It runs on the consumer's loop, to which its sockets and locks belong."""
 
     iterable: AsyncIterable[Any] = field(repr=False, metadata=REPLACEABLE)
     unread: list[bool] = field(default_factory=lambda: [True], repr=False, metadata=PHYSICAL)
@@ -281,7 +281,7 @@ class AsyncIterated(Pumped):
 
 
 def once_only(node: Iterated | AsyncIterated) -> None:
-    """Raise when an iterator, which can be read once, is to be read again: it would look like an empty epoch."""
+    """Raise if an iterator is read a second time, which would look like an empty epoch."""
     if not node.once:
         return
     try:
@@ -295,13 +295,13 @@ def once_only(node: Iterated | AsyncIterated) -> None:
 
 
 def may_return_anything(make: object) -> bool:
-    """Return whether calling this may give an iterator of the user's own, neither a generator nor one of Python's."""
+    """Return whether calling this may return an iterator of a user's class, neither a generator nor a built-in one."""
     if isgeneratorfunction(make) or isasyncgenfunction(make):
         return False
     return isfunction(make) or not isroutine(make)
 
 
 def oldest(tickets: Sequence[Ticket]) -> SourceSnapshot | None:
-    """Return the first state from which all these elements can be read, `None` if there is none for one of them."""
+    """Return the first state from which all these elements can be read; `None` if one of them has none."""
     snapshots = [ticket.snapshot for ticket in tickets if isinstance(ticket, RestorableItem)]
     return min(snapshots, key=lambda snapshot: snapshot.number) if len(snapshots) == len(tickets) else None

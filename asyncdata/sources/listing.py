@@ -24,7 +24,7 @@ __all__ = ("Listing", "Pattern", "buffer_for", "listed", "matching")
 Pattern: TypeAlias = str | bytes | PathLike[str]
 
 MANY: Final = 10_000
-"""More names than these are listed as they are read, if they come in order: that takes seconds."""
+"""Listing more names than this takes seconds, so they are listed while they are read, if the store sorts them."""
 
 PAGE: Final = 1000
 
@@ -47,7 +47,7 @@ class Listing(Node):
         return f"list_files({self.pattern})"
 
     def entries(self, after: str = "") -> Iterator[Entry]:
-        """Yield what matches behind one of these; may block."""
+        """Yield the entries that match, from the first one after `after`; may block."""
         store, path = store_for(self.pattern, self.storage)
         return store.list(path, store_for(after, self.storage)[1] if after else "")
 
@@ -72,7 +72,7 @@ class Listing(Node):
             done += len(some)
 
     def checked(self, ticket: Ticket) -> str:
-        """Return the name in a state; `ResumeError` if it is none of these."""
+        """Return the name in a state; `ResumeError` if it does not belong to this listing."""
         begin = self.pattern.partition("://")[0]
         if not isinstance(ticket, str) or not ticket.startswith(f"{begin}://"):
             raise ResumeError(f"{self.label()}: the state names {ticket!r:.80}, which is not one of the listed files")
@@ -80,7 +80,7 @@ class Listing(Node):
 
 
 class Places:
-    """The positions behind names: the name itself."""
+    """The positions after names: the name itself."""
 
     __slots__ = ("names",)
 
@@ -92,7 +92,7 @@ class Places:
 
 
 def place_in(position: Any) -> str:
-    """Return the name behind which a listing goes on."""
+    """Return the name after which a listing resumes."""
     (name,) = position
     if not isinstance(name, str):
         raise TypeError
@@ -107,7 +107,7 @@ def page_of(entries: Iterator[Entry]) -> list[str]:
 def listed(
     method: str, pattern: Pattern | Sequence[Pattern], in_order: bool, storage_options: Mapping[str, Any] | None
 ) -> Node:
-    """Return the source of what matches: all names, or where they are many and in order a listing as it is read."""
+    """Return the source of the names that match: all names, or a lazy listing if they are many and sorted."""
     patterns = patterns_of(method, pattern)
     if len(patterns) == 1 and in_order and not is_local(patterns[0]):
         listing = Listing(patterns[0], StorageOptions.of(method, storage_options))
@@ -142,7 +142,7 @@ def patterns_of(method: str, pattern: Pattern | Sequence[Pattern]) -> list[str]:
 
 
 def some(method: str, patterns: Sequence[str], found: list[str]) -> list[str]:
-    """Return what was found, sorted; `FileNotFoundError` if that is nothing."""
+    """Return the names found, sorted; `FileNotFoundError` if there are none."""
     if not found:
         raise FileNotFoundError(f"{method}: no file matches {', '.join(patterns) or 'an empty list'}")
     found.sort()
@@ -150,6 +150,6 @@ def some(method: str, patterns: Sequence[str], found: list[str]) -> list[str]:
 
 
 def buffer_for(files: Node) -> int | None:
-    """Return how large a buffer shuffles all names; of many objects none does, as it takes as much memory as they."""
+    """Return the size of a buffer that shuffles all names; `None` for a lazy listing, as it would need to hold all."""
     many = isinstance(files, Items) and len(files.items) > MANY and not is_local(files.items[0])
     return None if many else files.cardinality

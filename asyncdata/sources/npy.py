@@ -1,4 +1,4 @@
-"""Files of NumPy's arrays as a source of their rows: read in order, or any row by its number."""
+"""Files of NumPy arrays as a source of rows: read in order, or any row by its number."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from asyncdata.elements.structure import map_leaves
 from asyncdata.errors import DataLossError
 from asyncdata.formats.column_parser import part_of
 from asyncdata.formats.npy import NpyHeader, header_of
-from asyncdata.formats.npy_rows import HEADER_BYTES, MAX_WHOLE_BYTES, NpyParser, is_by_rows, is_numpys
+from asyncdata.formats.npy_rows import HEADER_BYTES, MAX_FILE_BYTES, NpyParser, is_by_rows, is_numpys
 from asyncdata.graph.node import PHYSICAL
 from asyncdata.runtime.tickets import END, Position
 from asyncdata.sources.numbered_files import NumberedFile, NumberedFiles
@@ -24,19 +24,19 @@ from asyncdata.storage.base import Status
 __all__ = ("NpyFile", "NpyFiles")
 
 HEAD: Final = 1024
-"""Bytes that are read of a file that goes on in its middle: nearly all headers are shorter."""
+"""Bytes read from the beginning of a file that is resumed in its middle: nearly all headers are shorter."""
 
 
 @dataclass
 class KnownFile:
-    """What was found in a file: a header, or all of its arrays where rows do not lie one after another."""
+    """The header of a file, or all of its arrays if rows are not stored one after another."""
 
     status: Status
     header: NpyHeader | None = None
     columns: Any = None
     rows: int = 0
     error: Exception | None = None
-    """What comes behind the rows."""
+    """The error after the rows, if there is one."""
 
     @property
     def count(self) -> int:
@@ -49,23 +49,23 @@ class NpyFiles(NumberedFiles):
 
     method: ClassVar = "NpyDataset"
 
-    def __init__(self, most: int = MAX_WHOLE_BYTES, storage: StorageOptions | None = None) -> None:
+    def __init__(self, most: int = MAX_FILE_BYTES, storage: StorageOptions | None = None) -> None:
         self.most = most
         self.storage = storage
         self.known: dict[str, KnownFile] = {}
 
     def of(self, path: str) -> KnownFile:
-        """Return what is known of a file."""
+        """Return the header or the arrays of a file."""
         if path not in self.known:
             try:
                 with opened(path, self.storage) as file:
-                    self.known[path] = self.looked_at(file, without_query(path))
+                    self.known[path] = self.inspect(file, without_query(path))
             except OSError as error:
                 self.known[path] = KnownFile(Status(-1, 0), error=error.with_traceback(None))
         return self.known[path]
 
-    def looked_at(self, file: AnyPart, name: str) -> KnownFile:
-        """Return what a file holds."""
+    def inspect(self, file: AnyPart, name: str) -> KnownFile:
+        """Read the header or the arrays of a file."""
         status = file.status()
         head = file.read_at(0, HEADER_BYTES)
         try:
@@ -87,7 +87,7 @@ class NpyFiles(NumberedFiles):
         return known
 
     def drained(self, parser: NpyParser, known: KnownFile) -> KnownFile:
-        """Note what a parser finds in what it was fed, and what is wrong with that."""
+        """Add the arrays or the error that a parser finds in its data."""
         parser.finish()
         try:
             if (found := parser.decoded()) is not None:
@@ -123,12 +123,12 @@ class NpyFiles(NumberedFiles):
             return [self.row_at(file, known, record) for record in records]
 
     def row_of(self, columns: Any, record: int) -> Any:
-        """Return a row of its own of arrays that are in memory."""
+        """Return a copy of a row of arrays in memory."""
         row = part_of(columns, record, record + 1)
         return map_leaves(lambda array, _: copy.copy(array[0]), row)
 
     def row_at(self, file: AnyPart, known: KnownFile, record: int) -> Any:
-        """Return a row that lies in a file."""
+        """Read a row from a file."""
         header = known.header
         if header is None or record >= known.rows:
             return known.error
@@ -143,7 +143,7 @@ class NpyFile(NumberedFile):
 
     method: ClassVar[str] = "NpyDataset"
 
-    max_file_bytes: int = field(default=MAX_WHOLE_BYTES, kw_only=True, metadata=PHYSICAL)
+    max_file_bytes: int = field(default=MAX_FILE_BYTES, kw_only=True, metadata=PHYSICAL)
 
     @property
     def signature(self) -> Any:

@@ -1,4 +1,4 @@
-"""NumberedFiles: files of which any element can be had by its number, some at once, in a thread."""
+"""NumberedFiles: files whose elements can be read by number, several at once, in a thread."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from asyncdata.sources.parsed_files import ParsedFile, Spot
 __all__ = ("NumberedFile", "NumberedFiles")
 
 FEW: Final = 64
-"""So many elements are read at once if so many are asked for, however few are wanted now: a thread has its price."""
+"""At least this many elements are read at once, if they were requested, as each hop to a thread has a cost."""
 
 
 class NumberedFiles:
@@ -29,19 +29,19 @@ class NumberedFiles:
     method: ClassVar[str]
 
     def count(self, path: str) -> int:
-        """Return how many elements a file has, the error that it ends with, or that is all of it, among them."""
+        """Return how many elements a file has; an error that ends it, or replaces all of it, counts as one."""
         raise NotImplementedError
 
     def position(self, path: str, number: int) -> Position:
-        """Return the position of an element, as reading the file in order gives it; the end behind the last."""
+        """Return the position of an element, as sequential reading gives it; the end of the file after the last."""
         raise NotImplementedError
 
     def read_file(self, path: str, records: Sequence[int]) -> Sequence[Any]:
-        """Return some elements of one file, and exceptions in the places of those that are lost; in any thread."""
+        """Return some elements of one file, exceptions in the places of lost ones. Thread-safe."""
         raise NotImplementedError
 
     def at_once(self) -> int:
-        """Return how many elements to read at once at most."""
+        """Return the most elements to read at once."""
         return 4096
 
     def counts(self, paths: Sequence[str]) -> list[int]:
@@ -49,7 +49,7 @@ class NumberedFiles:
         return [self.count(path) for path in paths]
 
     async def fetch(self, spots: Sequence[Spot], scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
-        """Yield the elements that lie at these spots and have these tickets, in order, up to one that is not there."""
+        """Yield the elements at these spots, with these tickets, in order, up to the first one that does not exist."""
         done, most = 0, max(1, self.at_once())
         while done < len(spots):
             items = await scope.in_thread(partial(self.read, spots[done : done + min(most, max(want.items, FEW))]))
@@ -62,7 +62,7 @@ class NumberedFiles:
                 done += len(part)
 
     def read(self, spots: Sequence[Spot]) -> list[Any]:
-        """Return some elements in order, failures in their places, up to one that is not there; in any thread."""
+        """Return some elements in order, failures in their places, up to one that does not exist. Thread-safe."""
         spots = spots[: next((i for i, (path, record) in enumerate(spots) if record >= self.count(path)), len(spots))]
         found: list[Any] = [None] * len(spots)
         for path in dict.fromkeys(path for path, _ in spots):
@@ -76,26 +76,26 @@ class NumberedFiles:
         return [*map(self.item_of, spots, found)]
 
     def item_of(self, spot: Spot, found: Any) -> Any:
-        """Return an element, or a failure of its own: a file may be named twice, each of its errors is raised once."""
+        """Return an element, or a new failure: a file may be listed twice, and each failure is raised once."""
         if not isinstance(found, Exception):
             return found
         path, record = spot
         return noted(copy.copy(found), f"{self.method}({path})", record, self.is_end(path, record))
 
     def is_end(self, path: str, record: int) -> bool:
-        """Return whether a failure stands for more than its element."""
+        """Return whether a failure replaces more than one element."""
         return True
 
 
 @dataclass(frozen=True, eq=False)
 class NumberedFile(ParsedFile):
-    """The elements of one file, any of which can be had by its number where there are `files` that know it."""
+    """The elements of one file, which can be read by number if `files` is set."""
 
     files: NumberedFiles | None = field(default=None, kw_only=True, repr=False, metadata=PHYSICAL)
 
     @property
     def recognises(self) -> bool:
-        return self.files is None  # what is compressed has no random access
+        return self.files is None  # compressed files have no random access
 
     @property
     def cardinality(self) -> int:

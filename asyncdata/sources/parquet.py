@@ -1,4 +1,4 @@
-"""Parquet files as a source: their row groups are read and decoded one after another, and handed on as columns."""
+"""Parquet files as a source: their row groups are read and decoded one after another, and passed on as columns."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from asyncdata.formats.parquet_groups import (
     TAIL,
     PartsOfFile,
     Selection,
+    as_data_loss,
     checked_tail,
     metadata_in,
     spans,
-    told_as,
 )
 from asyncdata.graph.node import ELSEWHERE
 from asyncdata.runtime.block import Demand
@@ -32,7 +32,7 @@ __all__ = ("ParquetFile",)
 
 @dataclass(frozen=True, eq=False)
 class ParquetFile(NumberedFile):
-    """The rows of one file, as dicts of columns' values. Positions tell row groups by their numbers."""
+    """The rows of one file, as dicts of columns' values. Positions contain numbers of row groups."""
 
     method: ClassVar[str] = "ParquetDataset"
 
@@ -41,7 +41,7 @@ class ParquetFile(NumberedFile):
 
     @property
     def recognises(self) -> bool:
-        return False  # its pages are compressed, and not the file
+        return False  # pages are compressed, not the file
 
     @property
     def signature(self) -> Any:
@@ -49,7 +49,7 @@ class ParquetFile(NumberedFile):
 
     @property
     def identity(self) -> str:
-        """With other columns elements are others, and with other filters their places too."""
+        """The label with columns and filters: columns change the elements, filters also their positions."""
         arguments = {"columns": self.columns, "filters": self.filters}
         words = [f", {name}={value}" for name, value in arguments.items() if value is not None]
         return f"{super().identity[:-1]}{''.join(words)})"
@@ -65,16 +65,16 @@ class ParquetFile(NumberedFile):
     async def parts(
         self, contents: TableContents, entry: Entry, want: Demand, offset: int
     ) -> AsyncGenerator[ParsedChunk, None]:
-        """Yield the rows of each row group; one that cannot be read is one error, and the next follows.
+        """Yield the rows of each row group; a row group that cannot be read is one error, and the next one follows.
 
-        Where rows have numbers, there is an error for each of its rows.
+        With random access there is one error for each row of it.
         """
         selection = Selection(self.columns, self.filters)
         try:
             metadata = await self.metadata(contents, entry)
             needed = selection.needed(metadata, self.shown)
         except (OSError, ValueError) as error:
-            yield ParsedChunk([told_as(error, self.shown)], offset, lost=True)
+            yield ParsedChunk([as_data_loss(error, self.shown)], offset, lost=True)
             return
         contents.set_groups(metadata.num_row_groups, lambda group: spans(metadata, group, needed))
         for group in range(offset, metadata.num_row_groups):
@@ -84,14 +84,14 @@ class ParquetFile(NumberedFile):
                 columns, rows = await contents.scope.in_thread(decode)
             except (OSError, ValueError) as error:
                 count = 1 if self.files is None else metadata.row_group(group).num_rows
-                errors: list[Any] = [copy.copy(told_as(error, self.shown, group)) for _ in range(count)]
+                errors: list[Any] = [copy.copy(as_data_loss(error, self.shown, group)) for _ in range(count)]
                 yield ParsedChunk(errors, group, end=group + 1)
                 continue
             for found in in_parts(columns, rows, want, group):
                 yield found
 
     async def metadata(self, contents: TableContents, entry: Entry) -> Any:
-        """Return what the end of the file says about it."""
+        """Return the metadata at the end of the file."""
         size = min(TAIL, entry.size)
         tail = await contents.read(entry.size - size, size) if size else b""
         length = checked_tail(tail, entry.size)
@@ -101,7 +101,7 @@ class ParquetFile(NumberedFile):
 
 
 def in_parts(columns: dict[str, Any], rows: int, want: Demand, group: int) -> Iterator[ParsedChunk]:
-    """Yield the rows of a row group, as many as are wanted."""
+    """Yield the rows of a row group in chunks of the demand."""
     for begin in range(0, rows, ROWS):
         size = min(ROWS, rows - begin)
         some, start = ColumnBatch(part_of(columns, begin, begin + size), size), 0

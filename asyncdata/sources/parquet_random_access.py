@@ -1,4 +1,4 @@
-"""Rows of Parquet files by their numbers: a row group is read for each, and the last ones are kept."""
+"""Rows of Parquet files by number: the row group of each row is read, and the last ones are cached."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from asyncdata.formats.parquet_groups import (
     TAIL,
     PartsOfFile,
     Selection,
+    as_data_loss,
     checked_tail,
     metadata_in,
     spans,
-    told_as,
 )
 from asyncdata.runtime.tickets import END, Position
 from asyncdata.sources.numbered_files import NumberedFiles
@@ -31,26 +31,26 @@ from asyncdata.storage.base import Status
 
 __all__ = ("ParquetFiles",)
 
-KEPT: Final = 8
-"""Row groups that stay decoded."""
+CACHED_GROUPS: Final = 8
+"""How many decoded row groups are cached."""
 
 Group: TypeAlias = dict[str, Any] | Exception
 
 
 @dataclass
 class KnownTable:
-    """What the end of a file says about it, or why it cannot be read."""
+    """The metadata of a file, or the error that it cannot be read."""
 
     status: Status
     metadata: Any = None
     needed: list[str] | None = None
     begins: list[int] = field(default_factory=lambda: [0])
-    """The number of each row group's first row, and at last of how many there are."""
+    """The number of each row group's first row, and at the end the number of rows."""
     error: Exception | None = None
 
 
 class ParquetFiles(NumberedFiles):
-    """Files of tables, of which the ends are read once."""
+    """Files of tables, whose metadata is read once."""
 
     method: ClassVar = "ParquetDataset"
 
@@ -68,19 +68,19 @@ class ParquetFiles(NumberedFiles):
         self.__init__(state[0].columns, state[1])
 
     def of(self, path: str) -> KnownTable:
-        """Return what is known of a file."""
+        """Return the metadata of a file."""
         if path not in self.known:
             try:
                 with opened(path, self.storage) as file:
-                    self.known[path] = self.looked_at(file, without_query(path))
+                    self.known[path] = self.inspect(file, without_query(path))
             except (OSError, ValueError) as error:
                 self.known[path] = KnownTable(
-                    Status(-1, 0), error=told_as(error, without_query(path)).with_traceback(None)
+                    Status(-1, 0), error=as_data_loss(error, without_query(path)).with_traceback(None)
                 )
         return self.known[path]
 
-    def looked_at(self, file: AnyPart, name: str) -> KnownTable:
-        """Return what the end of a file tells of it."""
+    def inspect(self, file: AnyPart, name: str) -> KnownTable:
+        """Read the metadata at the end of a file."""
         status = file.status()
         size = min(TAIL, status.size)
         tail = file.read_at(status.size - size, size)
@@ -120,11 +120,13 @@ class ParquetFiles(NumberedFiles):
                 if not isinstance(columns, Exception):
                     row = records[place] - known.begins[group]
                     (element,) = ColumnBatch(part_of(columns, row, row + 1), 1)
-                    found[place] = copy.deepcopy(element)  # the row group stays, and rows are the consumer's own
+                    found[place] = copy.deepcopy(
+                        element
+                    )  # the row group stays cached, and the consumer may change its rows
         return found
 
     def group(self, file: AnyPart, path: str, known: KnownTable, group: int) -> Group:
-        """Return the columns of a row group, or what is wrong with it."""
+        """Return the columns of a row group, or its error."""
         with self.lock:
             if (columns := self.groups.get((path, group))) is not None:
                 self.groups.move_to_end((path, group))
@@ -132,7 +134,7 @@ class ParquetFiles(NumberedFiles):
         columns = self.decoded(file, path, known, group)
         with self.lock:
             self.groups[path, group] = columns
-            if len(self.groups) > KEPT:
+            if len(self.groups) > CACHED_GROUPS:
                 self.groups.popitem(last=False)
         return columns
 
@@ -144,7 +146,7 @@ class ParquetFiles(NumberedFiles):
             source = PartsOfFile(known.status.size, parts)
             return self.selection.decoded(known.metadata, group, source, known.needed)[0]
         except (OSError, ValueError) as error:
-            return told_as(error, without_query(path), group).with_traceback(None)
+            return as_data_loss(error, without_query(path), group).with_traceback(None)
 
     def is_end(self, path: str, record: int) -> bool:
         return self.of(path).error is not None

@@ -1,4 +1,4 @@
-"""Files that a parser takes apart: where a run in one stands, what goes wrong in it, and how many are read as one."""
+"""ParsedFile: a file that a parser splits into elements; its positions and errors, and several files as one."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ __all__ = ("FileCatalog", "FileId", "ParsedChunk", "ParsedFile", "Parser", "Rand
 
 
 class Parser(Protocol):
-    """Bytes of a file in, elements out: a step without I/O."""
+    """Turns the bytes of a file into elements, without I/O."""
 
     @property
     def offset(self) -> int:
-        """A byte offset from which a file can be read, `passed` elements before the next one."""
+        """A byte offset at which reading can start, `passed` elements before the next one."""
         ...
 
     @property
@@ -45,69 +45,69 @@ class Parser(Protocol):
 
     @property
     def lost(self) -> bool:
-        """Whether the last element that was returned is an error that stands for the rest of the file."""
+        """Whether the last element returned is an error that replaces the rest of the file."""
         ...
 
     def jump(self, offset: int) -> None:
-        """Say that the next bytes come from `offset`."""
+        """Continue with bytes from `offset`."""
         ...
 
     def feed(self, data: Buffer) -> None:
-        """Take the file's next bytes, which stay as they are until `parse` has returned nothing."""
+        """Take the file's next bytes, which must not change until `parse` has returned nothing."""
         ...
 
     def finish(self) -> None:
-        """Say that no more data will come."""
+        """Mark the end of the data."""
         ...
 
     def parse(self, limit: int) -> list[Any] | ColumnBatch:
-        """Return at most `limit` elements, errors in the places of those that are lost; none when it needs more."""
+        """Return at most `limit` elements, errors in the places of lost ones; none if more data is needed."""
         ...
 
 
 @dataclass(frozen=True)
 class ParsedChunk:
-    """Elements that follow each other, the place before them, and the byte offset after them, -1 if it is not known."""
+    """Consecutive elements, the position before them, and the byte offset after them, -1 if it is unknown."""
 
     elements: list[Any] | ColumnBatch
     begin: int
     passed: int = 0
     end: int = -1
     lost: bool = False
-    """Whether the last one is an error that stands for the rest of the file."""
+    """Whether the last one is an error that replaces the rest of the file."""
 
 
 @dataclass(frozen=True, eq=False)
 class ParsedFile(Node):
-    """The elements of one file. What is corrupt or missing fails in its place."""
+    """The elements of one file. A corrupt or missing element is a failure in its place."""
 
     method: ClassVar[str]
     path: str = field(metadata=ELSEWHERE)
     compression: str | None = field(default=None, repr=False)
-    """None for what the first bytes tell, "" for none."""
+    """None to detect it from the first bytes, "" for none."""
     block_bytes: int = field(default=BLOCK_BYTES, metadata=PHYSICAL)
     storage: StorageOptions | None = field(default=None, kw_only=True, repr=False, metadata=PHYSICAL)
 
     @property
     def recognises(self) -> bool:
-        """Whether the first bytes tell how a file is compressed, where nobody says."""
+        """Whether compression is detected from the first bytes, unless it is given."""
         return True
 
     @property
     def shown(self) -> str:
-        """The path or URL as messages and states have it."""
+        """The path or URL for messages and states."""
         return without_query(self.path)
 
     def parser(self, compressed: bool) -> Parser:
-        """Return what takes the file apart; messages say if it is `compressed`."""
+        """Return a parser for the file; its messages say if the file is `compressed`."""
         raise NotImplementedError
 
     def is_plain(self, head: bytes) -> bool:
-        """Return whether the first bytes can be nothing but those of a file of this kind, and so are not compressed."""
+        """Return whether the first bytes prove that this is an uncompressed file of this format."""
         return False
 
     def direct_records(self, stream: object, parser: Parser, want: Demand) -> Iterator[ParsedChunk]:
-        """Yield elements that are better read in another way than by the parser."""
+        """Yield elements that can be read faster than by the parser."""
         return iter(())
 
     def direct(self, contents: Any, parser: Parser, want: Demand) -> Iterator[ParsedChunk]:
@@ -128,12 +128,12 @@ class ParsedFile(Node):
 
     @property
     def identity(self) -> str:
-        """The label with the base name: files may be moved to another folder."""
+        """The label with the base name, as files may be moved to another folder."""
         return f"{self.method}({os.path.basename(self.shown)})"
 
     @property
     def contents(self) -> tuple[Any, ...]:
-        """All fields, and which file it is: another folder or another time of change is another file."""
+        """All fields, and the file's version: another folder or modification time is another file."""
         return (*super().contents, stamps([self.shown]))
 
     def address(self, places: Sequence[int]) -> Sequence[Ticket]:
@@ -151,12 +151,12 @@ class ParsedFile(Node):
         return picked(self, scope, want, tickets)
 
     async def blocks(self, scope: Scope, want: Demand, position: Position) -> Blocks:
-        """Yield as many elements as are wanted and have been read."""
+        """Yield the elements that have been read, up to the demand."""
         place = BEGINNING if position is None else self.parse_position(position, lambda fields: FilePlace(*fields))
         name = os.path.basename(self.shown)
         place.check_name(self, name)
         if place.at_end and not is_local(self.path):
-            return  # which takes no request to know
+            return  # known without a request
         contents = self.contents_of(scope, place.offset)
         async with aclosing(contents):
             entry = await begun(contents)
@@ -179,7 +179,7 @@ class ParsedFile(Node):
                     skip = max(0, skip - len(block))
 
     def block(self, file: FileId, found: ParsedChunk, ordinal: int, compressed: bool = False) -> Block:
-        """Return what was found as a block, errors among it as failures; `ordinal` is the number of the first."""
+        """Return a chunk as a block, with errors as failures; `ordinal` is the number of the first element."""
         items = found.elements
         begin = -1 if compressed else found.begin
         if isinstance(items, ColumnBatch):
@@ -194,17 +194,17 @@ class ParsedFile(Node):
         return Block(items, tickets, failed)
 
     def contents_of(self, scope: Scope, offset: int) -> Any:
-        """Return the file's bytes from `offset` on, to be closed: what `parts` reads, which can `begin`."""
+        """Return the file's bytes from `offset` on, which `parts` reads; the caller closes them."""
         store, path = store_for(self.path, self.storage)
         stream = store.stream(path, self.block_bytes, offset, scope)
         return FileContents(stream, self.shown, self.compression, scope)
 
     async def begin_at(self, parser: Any, offset: int) -> None:
-        """Have a parser begin at an offset, where it is to be fed from."""
+        """Prepare a parser for data from an offset."""
         parser.jump(offset)
 
     async def parts(self, contents: Any, entry: Entry, want: Demand, offset: int) -> AsyncGenerator[ParsedChunk, None]:
-        """Yield elements as they are found, and in its place the error that ends the file early."""
+        """Yield elements as they are found, and at the end the error that cuts the file short."""
         parser = self.parser(contents.compressed)
         try:
             await self.begin_at(parser, offset)
@@ -217,7 +217,7 @@ class ParsedFile(Node):
                 if parser.lost:
                     return
                 if idle:
-                    await asyncio.sleep(0)  # here a pipeline that was left ends
+                    await asyncio.sleep(0)  # a cancelled pipeline ends here
         except (OSError, DataLossError) as error:
             yield ParsedChunk([error], parser.offset, parser.passed, lost=True)
             return
@@ -227,7 +227,7 @@ class ParsedFile(Node):
 
 
 def parsed(parser: Parser, want: Demand) -> Iterator[ParsedChunk]:
-    """Yield what the parser finds now."""
+    """Yield the elements that the parser can return now."""
     while True:
         begin, passed = parser.offset, parser.passed
         elements = parser.parse(want.items)
@@ -237,7 +237,7 @@ def parsed(parser: Parser, want: Demand) -> Iterator[ParsedChunk]:
 
 
 async def begun(contents: Any) -> Entry | Exception:
-    """Return what is to be read, or what is wrong with that."""
+    """Open the contents; return their entry or the error."""
     try:
         return await contents.begin()
     except (OSError, DataLossError) as error:
@@ -245,9 +245,9 @@ async def begun(contents: Any) -> Entry | Exception:
 
 
 class FileId(NamedTuple):
-    """What a position tells of a file: its base name, which is short and may lie in any folder, its size and version.
+    """The part of a position that identifies a file: its base name, as the folder may change, its size and version.
 
-    Only what lies in an object store or on a web server has a version.
+    Only objects in object stores and on web servers have a version.
     """
 
     name: str = ""
@@ -255,7 +255,7 @@ class FileId(NamedTuple):
     version: str = ""
 
     def position(self, record: int, offset: int, skip: int) -> Position:
-        """Return a place in the file as a position."""
+        """Return the position of a record in the file."""
         place = [self.name, self.size, record, offset, skip]
         return [*place, self.version] if self.version else place
 
@@ -272,7 +272,7 @@ class FilePlace(NamedTuple):
 
     @property
     def at_end(self) -> bool:
-        """Whether nothing of the file is left."""
+        """Whether it is the end of the file."""
         return 0 <= self.size == self.offset and not self.skip
 
     def check_name(self, node: ParsedFile, name: str) -> None:
@@ -283,7 +283,7 @@ class FilePlace(NamedTuple):
     def check(self, node: ParsedFile, file: FileId) -> None:
         """Raise unless the file is the one that the state was made with."""
         if self is BEGINNING or not (self.record or self.offset or self.skip or is_local(node.path)):
-            return  # of a file of which nothing was read its size may not have been known
+            return  # nothing was read, so the size may have been unknown
         if self.size != file.size:
             raise ResumeError(
                 f"{node.label()}: the file had {self.size} bytes when the state was made, now {file.size}"
@@ -292,7 +292,7 @@ class FilePlace(NamedTuple):
             raise ResumeError(f"{node.label()}: the file was replaced by another one since the state was made")
 
     def check_error(self, node: ParsedFile, error: Exception) -> None:
-        """Raise if an error says that the file is no longer the one that the state was made with."""
+        """Raise `ResumeError` if an error shows that the file is not the one that the state was made with."""
         if self.record or self.offset or self.skip:
             if isinstance(error, FileNotFoundError):
                 raise ResumeError(f"{node.label()}: the file no longer exists: {error}") from error
@@ -301,15 +301,15 @@ class FilePlace(NamedTuple):
 
 
 BEGINNING: Final = FilePlace()
-"""Where a file is read from without a state."""
+"""The position of a run without a state."""
 
 
 @final
 class FileTickets(Tickets):
-    """Elements `record` and following of a file, of which `passed` lie between `begin` and the first of these.
+    """The tickets of elements `record` and following of a file; `passed` elements are between `begin` and the first.
 
-    `begin` and `end`, where the one after the last begins, are byte offsets, -1 where they are not known. Nothing comes
-    after the last if the rest of the file is `lost`.
+    `begin` and `end` (of the last one) are byte offsets, -1 if unknown. Nothing follows the last element if the rest of
+    the file is `lost`.
     """
 
     __slots__ = ("begin", "count", "end", "file", "lost", "passed", "record")
@@ -348,47 +348,47 @@ class FileTickets(Tickets):
 
 
 Spot: TypeAlias = tuple[str, int]
-"""Where an element is: which file, and which element of it."""
+"""The file of an element, and its number in the file."""
 
 
 class RandomAccessFiles(Protocol):
-    """Files of which any element can be had."""
+    """Files whose elements can be read by number."""
 
     def counts(self, paths: Sequence[str]) -> list[int]:
         """Return how many elements each file has."""
         ...
 
     def position(self, path: str, number: int) -> Position:
-        """Return the position of an element, as reading the file in order gives it; the end behind the last."""
+        """Return the position of an element, as sequential reading gives it; the end of the file after the last."""
         ...
 
     def fetch(self, spots: Sequence[Spot], scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
-        """Yield the elements that lie at these spots and have these tickets, in order, up to one that is not there."""
+        """Yield the elements at these spots, with these tickets, in order, up to the first one that does not exist."""
         ...
 
 
 @dataclass(frozen=True)
 class FileCatalog:
-    """The elements of several files by number, as reading one file after the other gives them."""
+    """The elements of several files by number, one file after the other."""
 
     paths: Sequence[str]
     library: RandomAccessFiles
 
     @cached_property
     def begins(self) -> npt.NDArray[np.int64]:
-        """The number of each file's first element, and at last of how many there are."""
+        """The number of each file's first element, and at the end the number of elements."""
         return np.cumsum([0, *self.library.counts(self.paths)], dtype=np.int64)
 
     def __len__(self) -> int:
         return int(self.begins[-1])
 
     def address(self, places: Sequence[int]) -> Sequence[Ticket]:
-        """Return the tickets of the elements at these places."""
+        """Return the tickets of the elements at these indices."""
         files = np.searchsorted(self.begins, places, side="right") - 1
         return list(zip(files.tolist(), (np.asarray(places) - self.begins[files]).tolist(), strict=True))
 
     def seek(self, count: int) -> tuple[int, Position]:
-        """Return in which file element `count` is, and its position there."""
+        """Return the file of element `count`, and its position there."""
         if count >= len(self):
             return len(self.paths), None
         file, number = cast("Spot", self.address([count])[0])

@@ -1,4 +1,4 @@
-"""InMemorySource: the sources that hold their elements in memory, and read any of them by its place."""
+"""InMemorySource: sources that hold their elements in memory and read them by index."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from asyncdata.runtime.tickets import END, Ordinals, Position, ReplayedTickets, 
 __all__ = ("FEW", "InMemorySource", "IndexedSource", "is_row")
 
 FEW: Final = 16
-"""Fewer rows than this are elements at once: to put that off costs more."""
+"""Fewer rows than this become elements at once, as deferring that costs more."""
 
 
 class IndexedSource(Node):
-    """A source whose elements are distinguished by their places, and read from any of them on."""
+    """A source whose tickets are indices, and which can start at any index."""
 
     @property
     def inputs(self) -> tuple[Node, ...]:
@@ -43,7 +43,7 @@ class IndexedSource(Node):
 
 
 class InMemorySource(IndexedSource):
-    """A source in memory, whose rows are read by position and are the same in each epoch."""
+    """A source in memory, whose rows are read by index and are the same in each epoch."""
 
     def rows(self, start: int, stop: int) -> list[Any]:
         """Return rows `start` to `stop`."""
@@ -56,7 +56,7 @@ class InMemorySource(IndexedSource):
 
     @property
     def is_in_memory(self) -> bool:
-        """Whether rows are there at once, and to read them never fails."""
+        """Whether reading rows takes no time and never fails."""
         return True
 
     @property
@@ -73,7 +73,7 @@ class InMemorySource(IndexedSource):
         return iter([self.block(0, self.size)] if self.size else [])
 
     def gather(self, places: Sequence[int], tickets: Tickets) -> Block:
-        """Return the rows at some places as a block."""
+        """Return the rows at some indices as a block."""
         return Block([self.rows(place, place + 1)[0] for place in places], tickets)
 
     def stage(self) -> Produce:
@@ -87,7 +87,7 @@ class InMemorySource(IndexedSource):
             yield self.gather(some, ReplayedTickets(some, 0, len(some), END))
 
     async def blocks(self, scope: Scope, want: Demand, position: Position) -> Blocks:
-        """Yield as many rows as are wanted, again and again."""
+        """Yield as many rows as the demand, again and again."""
         start, size = 0 if position is None else self.parse_position(position, natural), self.size
         while start < size:
             stop = min(size, start + want.items)
@@ -96,5 +96,5 @@ class InMemorySource(IndexedSource):
 
 
 def is_row(place: Position) -> bool:
-    """Return whether a place in a source in memory is its beginning or a row, and names no others that come first."""
+    """Return whether a position is the beginning or a row, without rows to repeat first."""
     return place is None or (type(place) is int and place >= 0)

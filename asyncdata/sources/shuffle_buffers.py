@@ -1,4 +1,4 @@
-"""Streams of Hugging Face datasets whose states lose what is in their shuffle buffers."""
+"""Streams of Hugging Face datasets whose states do not include their shuffle buffers."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ __all__ = ("forgets_its_buffer",)
 
 
 def forgets_its_buffer(stream: object) -> bool:
-    """Return whether a stream is Hugging Face's and has a shuffle buffer, whose rows are not in its states.
+    """Return whether a stream is a Hugging Face dataset with a shuffle buffer, whose rows are not in its states.
 
-    Such a stream is read again from its beginning, which gives the same rows, and not from a state, which does not.
+    Such a stream is read again from its beginning, which gives the same rows; a state would not.
     """
     if not type(stream).__module__.startswith("datasets."):
         return False
@@ -28,7 +28,7 @@ def forgets_its_buffer(stream: object) -> bool:
 
 
 def parts_of(value: object) -> list[object]:
-    """Return the streams that a stream, or a collection of such, is made of."""
+    """Return the streams that a stream, or a collection of streams, consists of."""
     if isinstance(value, dict):
         return [*cast("dict[Any, object]", value).values()]
     if isinstance(value, (list, tuple)):

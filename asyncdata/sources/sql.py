@@ -36,51 +36,50 @@ from asyncdata.sources.file_list_digest import stamps
 from asyncdata.sources.iterators import Pumped
 from asyncdata.sources.stateful import StreamPlace
 
-__all__ = ("Connect", "QueryRows", "read_only_sqlite", "to_the_end")
+__all__ = ("Connect", "QueryRows", "await_shielded", "read_only_sqlite")
 
 STEPS: Final = 2_000_000
-"""After how many instructions of a query SQLite asks whether to go on: some hundredths of a second."""
+"""After how many instructions SQLite asks whether to continue a query: some hundredths of a second."""
 
-LOCKED: Final = 5.0
-"""Seconds for which a database that somebody else is writing to is waited for."""
+LOCK_TIMEOUT: Final = 5.0
+"""Seconds to wait for a database that another process is writing to."""
 
 LARGEST: Final = 512
-"""How many rows a group may have: from 700 tuples on that are made and not let go of Python looks for garbage, which
-costs a tenth of a row."""
+"""The most rows of a group: Python's garbage collector runs after 700 new tuples, which costs a tenth of a row."""
 
 MOST_ROWS: Final = 256
-"""How many rows an async driver is asked for at once: each time costs a hop, often to a thread of its own."""
+"""The most rows that are fetched from an async driver at once: each fetch costs a hop, often to the driver's thread."""
 
-UNFIT: Final = (TypeError, ValueError, ArithmeticError, struct.error)
-"""What is raised where a value is none of its column's type."""
+CONVERSION_ERRORS: Final = (TypeError, ValueError, ArithmeticError, struct.error)
+"""The exceptions for values that do not fit their column's type."""
 
 
 class Connection(Protocol):
-    """A connection as PEP 249 has it, or an async one of that shape: there the same methods are awaited."""
+    """A connection of PEP 249, or an async one with the same methods, which are awaited."""
 
     def cursor(self) -> Any:
-        """Return a cursor, which executes queries."""
+        """Return a cursor."""
         ...
 
     def close(self) -> object:
-        """Let go of the database."""
+        """Close the connection."""
         ...
 
 
 Promised: TypeAlias = Awaitable[Connection] | AbstractAsyncContextManager[Connection]
-"""An async connection that is still to be made: awaited and closed, or entered and left by `async with`."""
+"""An async connection that is not open yet: awaited and closed, or used with `async with`."""
 
 Connect: TypeAlias = Callable[[str], Connection | Promised]
-"""Makes a connection to the database of a name."""
+"""Connects to the database with this name."""
 
 
 def read_only_sqlite(path: str) -> Connection:
-    """Open an SQLite database that is there, for reading. Text comes as the bytes that it is stored in."""
-    whole = os.path.abspath(path)
+    """Open an existing SQLite database for reading. Text is returned as its stored bytes."""
+    absolute = os.path.abspath(path)
     try:
-        connection = sqlite3.connect(f"file:{quote(whole)}?mode=ro", timeout=LOCKED / 20, uri=True)
-    except sqlite3.OperationalError as error:  # which does not say of what
-        annotate(error, whole if os.path.exists(whole) else f"there is no file {whole}")
+        connection = sqlite3.connect(f"file:{quote(absolute)}?mode=ro", timeout=LOCK_TIMEOUT / 20, uri=True)
+    except sqlite3.OperationalError as error:  # which does not name the file
+        annotate(error, absolute if os.path.exists(absolute) else f"there is no file {absolute}")
         raise
     connection.text_factory = bytes
     return connection
@@ -88,14 +87,14 @@ def read_only_sqlite(path: str) -> Connection:
 
 @dataclass(frozen=True, eq=False)
 class QueryRows(Pumped):
-    """The rows that a query gives, run anew for each epoch."""
+    """The rows of a query, which is run for each epoch."""
 
     name: str
     query: str
     dtypes: tuple[np.dtype[Any], ...] = field(repr=False)
     connect: Callable[[], Connection | Promised] = field(repr=False, metadata=REPLACEABLE)
     computes: bool = field(default=False, repr=False, metadata=ELSEWHERE)
-    """Whether it is SQLite's own driver: it waits for nobody but who writes, and a query of it can be ended."""
+    """Whether it is Python's SQLite driver: it blocks only while a process writes, and queries can be interrupted."""
 
     @property
     def needs_loop(self) -> bool:
@@ -113,18 +112,20 @@ class QueryRows(Pumped):
             )
         return RowPump(scope, self, place.first)
 
-    def reading(self, connection: Connection, left: Callable[[], bool], ends: list[Callable[[], object]]) -> Reading:
+    def reading(
+        self, connection: Connection, left: Callable[[], bool], ends: list[Callable[[], object]]
+    ) -> ConnectionRows:
         """Run the query of a plain connection, which is closed if that fails.
 
-        One of SQLite is broken off by what is added to `ends`, and asks now and then whether its reader has `left`: who
-        leaves before it has begun breaks nothing off.
+        The callback added to `ends` interrupts a query of SQLite. The query also asks now and then whether its reader
+        has `left`, as an interrupt before it has begun has no effect.
         """
         closing = ExitStack()
         closing.callback(connection.close)
         try:
             cursor = connection.cursor()
             if self.computes:
-                closing.callback(cursor.close)  # else whoever holds an error of the query holds the file open
+                closing.callback(cursor.close)  # else an error that is kept would keep the file open
                 sqlite = cast("sqlite3.Connection", connection)
                 sqlite.set_progress_handler(left, STEPS)
                 ends.append(sqlite.interrupt)
@@ -132,15 +133,15 @@ class QueryRows(Pumped):
             self.execute(cursor, left)
             self.check_width(cursor)
             rows = cast("Iterator[Any]", cursor) if isinstance(cursor, Iterator) else iter(cursor.fetchone, None)
-            return Reading(rows, closing)
+            return ConnectionRows(rows, closing)
         except BaseException:
             with suppress(Exception):
                 closing.close()
             raise
 
     def execute(self, cursor: Any, left: Callable[[], bool]) -> object:
-        """Run the query in this thread, in which the connection was made; wait for SQLite's lock in small parts."""
-        deadline = time.monotonic() + LOCKED
+        """Run the query in this thread, which made the connection; wait for SQLite's lock in short steps."""
+        deadline = time.monotonic() + LOCK_TIMEOUT
         while True:
             try:
                 return cursor.execute(self.query)
@@ -150,7 +151,7 @@ class QueryRows(Pumped):
                     raise
 
     async def awaited_rows(self, promised: Promised) -> AsyncIterator[tuple[Any, ...]]:
-        """Run the query of an async connection; the first rows come alone, so that they come soon."""
+        """Run the query of an async connection; the first rows are fetched singly, so that they arrive soon."""
         async with connected(promised) as connection:
             cursor: Any = await result_of(connection.cursor())
             await cursor.execute(self.query)
@@ -162,9 +163,9 @@ class QueryRows(Pumped):
                 count = min(2 * count, MOST_ROWS)
 
     def check_width(self, cursor: Any) -> None:
-        """Raise unless the query gives a column for each type, or no rows of which its driver tells the columns."""
+        """Raise unless the query gives a column for each type; some drivers do not report columns without rows."""
         width = len(self.dtypes)
-        with suppress(Exception):  # APSW's: by then it knows nothing more of a query without rows
+        with suppress(Exception):  # APSW has no description once a query without rows is done
             width = len(cursor.description or ())
         if width != len(self.dtypes):
             raise StructureError(f"the query gives {width} columns, and output_types has {len(self.dtypes)}")
@@ -172,21 +173,21 @@ class QueryRows(Pumped):
     def converted(self, items: list[Any]) -> list[Any] | ColumnBatch:
         try:
             return self.columns(items)
-        except UNFIT:  # one by one, to find out of which row
+        except CONVERSION_ERRORS:  # one by one, to find the row
             return [item if type(item) is Failure else self.row(item) for item in items]
 
     def columns(self, rows: list[Any]) -> ColumnBatch:
-        """Return rows with their types; an error if that is not possible of one, or if it is none but a failure."""
+        """Return rows as columns of their types; raise if a row does not fit or is a failure."""
         columns = zip(self.dtypes, zip(*rows, strict=True), strict=True)
         return ColumnBatch(tuple([values_of(column, dtype) for dtype, column in columns]), len(rows))
 
     def row(self, item: Sequence[Any]) -> Any:
-        """Return one row with its types, or what is wrong with it."""
+        """Return one row with its types, or its failure."""
         values: list[Any] = []
         for place, (value, dtype) in enumerate(zip(item, self.dtypes, strict=True)):
             try:
                 values.extend(values_of((value,), dtype))
-            except UNFIT:
+            except CONVERSION_ERRORS:
                 return Failure(StructureError(f"column {place} of the row is not a valid {dtype.name}: {value!r:.60}"))
         return tuple(values)
 
@@ -195,12 +196,12 @@ class QueryRows(Pumped):
 
     @property
     def identity(self) -> str:
-        """The label with the whole query."""
+        """The label with the complete query."""
         return f"SqlDataset({self.name}, {self.query!r})"
 
     @property
     def contents(self) -> tuple[Any, ...]:
-        """All fields, and of SQLite the database and what is not yet written into it."""
+        """All fields; for SQLite also the versions of the database and of its write-ahead log."""
         if not self.computes:
             return super().contents
         (path,) = cast("partial[Connection]", self.connect).args
@@ -212,8 +213,8 @@ class QueryRows(Pumped):
 
 
 @dataclass(frozen=True)
-class Reading:
-    """The rows of a connection, which is closed with them, also if none was asked for."""
+class ConnectionRows:
+    """The rows of a connection, which is closed with them, even if no row was read."""
 
     rows: Iterator[Any]
     closing: ExitStack
@@ -226,11 +227,11 @@ class Reading:
         self.closing.close()
 
 
-class Fetched:
-    """Rows that a thread reads, and puts into columns a group at a time, as long as they are warm.
+class RowBuffer:
+    """Rows that a thread reads and converts to columns, a group at a time, while they are in the processor's cache.
 
-    Until then they are here as they are, for whoever cannot wait: the next row may be long in coming. The lock is held
-    for as long as it takes to move references, once for each group and for each time that rows are taken.
+    Until then rows are available unconverted to a reader that waits, as the next row may take long. The lock is held
+    only to move references, once for each group and each `take`.
     """
 
     def __init__(self, columns: Callable[[list[Any]], ColumnBatch]) -> None:
@@ -238,10 +239,10 @@ class Fetched:
         self.lock = Lock()
         self.rows: list[Any] = []
         self.parts: deque[ColumnBatch | list[Any]] = deque()
-        self.laid = 0  # rows in the parts
+        self.converted_rows = 0  # rows that are in columns
 
     def __len__(self) -> int:
-        return self.laid + len(self.rows)
+        return self.converted_rows + len(self.rows)
 
     def __bool__(self) -> bool:
         return bool(self.parts)
@@ -251,12 +252,12 @@ class Fetched:
 
     def read(self, group: Iterator[Any]) -> None:
         try:
-            self.rows.extend(group)  # a driver that waits lets go of the lock that these have without Python's own
+            self.rows.extend(group)  # a driver that waits releases the interpreter's lock
         finally:
-            self.lay()
+            self.convert_rows()
 
-    def lay(self) -> None:
-        """Put the rows that are here into columns; where that is not possible the engine says of which it is not."""
+    def convert_rows(self) -> None:
+        """Convert the rows to columns; if one does not fit, the engine finds it later."""
         with self.lock:
             rows, self.rows = self.rows, []
         end = [rows.pop()] if rows and rows[-1] is END else []
@@ -266,7 +267,7 @@ class Fetched:
                 parts[0] = self.columns(rows)
         with self.lock:
             self.parts.extend(parts)
-            self.laid += len(rows) + len(end)
+            self.converted_rows += len(rows) + len(end)
 
     def take(self, limit: int) -> list[Any] | Block:
         with self.lock:
@@ -278,22 +279,22 @@ class Fetched:
             if len(part) > limit:
                 self.parts.appendleft(part[limit:])
                 part = part[:limit]
-            self.laid -= len(part)
+            self.converted_rows -= len(part)
             return part if isinstance(part, list) else self.block(part, limit)
 
     def block(self, first: ColumnBatch, limit: int) -> Block:
-        """Return columns, and those that follow them up to the limit."""
+        """Return columns, and those after them up to the limit."""
         found, count = [first], len(first)
         while self.parts and isinstance(part := self.parts[0], ColumnBatch) and count + len(part) <= limit:
             found.append(part)
             count += len(part)
-            self.laid -= len(part)
+            self.converted_rows -= len(part)
             self.parts.popleft()
         return Block.of_columns(found, Ordinals(0, count))
 
 
 class RowPump(ThreadBridge):
-    """Connects in a thread, where a plain driver stays; an async one goes on as a task of the engine's loop."""
+    """Connects in a thread, where a plain driver stays; an async driver continues as a task on the engine's loop."""
 
     largest = LARGEST
 
@@ -304,10 +305,10 @@ class RowPump(ThreadBridge):
         self.promised: Promised | None = None
         self.awaited: LoopBridge | None = None
         self.ends: list[Callable[[], object]] = []
-        super().__init__(scope, self.connected, "asyncdata-sql", first, Fetched(node.columns))
+        super().__init__(scope, self.connected, "asyncdata-sql", first, RowBuffer(node.columns))
 
     def connected(self) -> tuple[Iterable[Any], Notify | None]:
-        """Return the rows of a plain connection; none of one that is only promised, which is kept."""
+        """Return the rows of a plain connection; none for an async one, which is stored for the loop."""
         made = self.node.connect()
         if not is_promise(made):
             return self.node.reading(cast("Connection", made), self.left, self.ends), None
@@ -317,7 +318,7 @@ class RowPump(ThreadBridge):
         return (), None
 
     def left(self) -> bool:
-        """Return whether the engine wants no more."""
+        """Return whether the engine has stopped reading."""
         return self.over
 
     async def pull(self, limit: int) -> list[Any] | Block:
@@ -342,7 +343,7 @@ class RowPump(ThreadBridge):
             self.discard()
 
     def discard(self) -> None:
-        """Let go of a promise that nobody will await: a coroutine wants to be told."""
+        """Close a connection that was never awaited, as an unawaited coroutine warns."""
         close: object = getattr(self.promised, "close", None)
         if isinstance(self.promised, Coroutine) and callable(close):
             close()
@@ -350,24 +351,24 @@ class RowPump(ThreadBridge):
 
 @asynccontextmanager
 async def connected(promised: Promised) -> AsyncGenerator[Connection]:
-    """Make a connection and close it at the end."""
+    """Open a connection and close it at the end."""
     if isinstance(promised, AbstractAsyncContextManager):
         connection = await promised.__aenter__()
         try:
             yield connection
         finally:
-            await to_the_end(promised.__aexit__(*sys.exc_info()))
+            await await_shielded(promised.__aexit__(*sys.exc_info()))
         return
     connection = await promised
     try:
         yield connection
     finally:
-        await to_the_end(result_of(connection.close()))
+        await await_shielded(result_of(connection.close()))
 
 
-async def to_the_end(closing: Awaitable[object]) -> None:
-    """Await what closes a connection, also where it is cancelled meanwhile: a driver's thread would go on, and find the
-    loop closed. Whoever cancels waits for this no longer than for any task."""
+async def await_shielded(closing: Awaitable[object]) -> None:
+    """Await the closing of a connection, even if cancelled meanwhile: else the driver's thread would run on and find
+    the loop closed. The canceller waits no longer than for any task."""
     task = asyncio.ensure_future(closing)
     try:
         await asyncio.shield(task)
@@ -377,12 +378,12 @@ async def to_the_end(closing: Awaitable[object]) -> None:
 
 
 async def result_of(value: object) -> Any:
-    """Return what a driver returned, which some return at once and some to be awaited."""
+    """Return a driver's result, awaited if it is awaitable."""
     return await value if isawaitable(value) else value
 
 
 def is_promise(made: Connection | Promised) -> TypeGuard[Promised]:
-    """Return whether a connection is to be awaited or entered; what plain code may enter as well is one already."""
+    """Return whether a connection must be awaited or entered; one that plain code can enter is already open."""
     return isawaitable(made) or (
         isinstance(made, AbstractAsyncContextManager) and not isinstance(made, AbstractContextManager)
     )
@@ -395,8 +396,8 @@ def values_of(column: Sequence[Any], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
     code = {"f": "d", "b": "q"}.get(dtype.kind, dtype.char)
     try:
         numbers = packed(column, code)
-    except UNFIT:
-        number = float if code == "d" else whole
+    except CONVERSION_ERRORS:
+        number = float if code == "d" else integer
         numbers = packed([0 if value is None else number(value) for value in column], code)
     if numbers.dtype == dtype:
         return numbers
@@ -414,9 +415,9 @@ def strings_of(column: Sequence[Any]) -> Iterable[bytes]:
 
 
 def texts_of_floats(column: Sequence[Any]) -> list[Any]:
-    """Return values of one column, floats as the text that SQLite has for them.
+    """Return values of one column, with floats as SQLite's text for them.
 
-    It is asked: its last digit is not always the nearest one, and not the same in each of its versions.
+    SQLite formats them itself, as its last digit is not always the nearest one and differs between versions.
     """
     db = sqlite3.connect(":memory:")
     db.text_factory = bytes
@@ -428,17 +429,17 @@ def texts_of_floats(column: Sequence[Any]) -> list[Any]:
 
 
 def packed(numbers: Sequence[Any], code: str) -> npt.NDArray[Any]:
-    """Return numbers as an array of a type that NumPy and `struct` have one letter for.
+    """Return numbers as an array of a type that has the same letter in NumPy and `struct`.
 
-    `struct` takes integers for integers alone, and in their range, at half of what it costs to look at them first.
+    `struct` accepts only integers in range for integer types, in half the time of checking them first.
     """
     array = np.empty(len(numbers), code)
     pack_into(f"{len(numbers)}{code}", array.data, 0, *numbers)
     return array
 
 
-def whole(value: Any) -> int:
-    """Return a value as an integer, if it is one."""
+def integer(value: Any) -> int:
+    """Return a value as an integer; raise if it is not one."""
     number = int(value)
     if not isinstance(value, (str, bytes)) and number != value:
         raise ValueError(value)

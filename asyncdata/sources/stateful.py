@@ -1,4 +1,4 @@
-"""Sources that know where they are and can resume there: the protocol, and what of it is written into positions."""
+"""Sources that save and restore their own state: the protocol, and their positions."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ R = TypeVar("R")
 
 @runtime_checkable
 class Stateful(Protocol):
-    """What has an offset of its own: an iterable, or the iterator that it gives, plain or async.
+    """A source with its own state: an iterable, or its iterator, plain or async.
 
     Given to `from_iterable` or `from_async_iterable`, or returned by the function of `from_generator`, it continues at
-    its own offset when a pipeline goes on, and is not run again from its beginning. Both methods are plain ones, for
-    an async iterable too. They are called where the iterator runs, between two elements: `state_dict` now and then,
-    `load_state_dict` before the first element is asked for. torchdata's protocol of this name is the same.
+    its own offset when a pipeline resumes, and is not run again from its beginning. Both methods are plain methods, for
+    an async iterable too. They are called in the iterator's thread or loop, between two elements: `state_dict` now and
+    then, `load_state_dict` before the first element is requested. torchdata has the same protocol under this name.
 
     >>> import asyncdata as ad
     >>> class Lines:
@@ -60,19 +60,19 @@ class Stateful(Protocol):
     """
 
     def state_dict(self) -> Any:
-        """Return where it is: what JSON knows, and what is enough to continue after the last element that was given."""
+        """Return a state that JSON can represent, from which the source continues after the last element it gave."""
         ...
 
     def load_state_dict(self, state: Any, /) -> object:
-        """Go on there; called before the first element is asked for, and on an iterable before `iter`."""
+        """Restore a state; called before the first element is requested, and on an iterable before `iter`."""
         ...
 
 
 def begun(label: str, source: T, iterate: Callable[[T], R], state: str | None) -> tuple[R, Notify | None]:
-    """Return an iterator of `source` that is set to a state, and how it tells its own if it has one.
+    """Return an iterator of `source`, set to a state, and a function that returns its states if it has them.
 
-    An iterable that is asked for the state of its iterator knows none before that has begun, or still that of the last
-    one; where it begins is known here.
+    Before its iterator has begun, an iterable may return no state or that of an earlier iterator. So the first state is
+    the one given here.
     """
     stateful = stateful_of(label, source)
     if stateful is not None and state is not None:
@@ -89,13 +89,13 @@ def begun(label: str, source: T, iterate: Callable[[T], R], state: str | None) -
 
 
 def snapshots(label: str, stateful: Stateful) -> Iterator[str | ResumeError]:
-    """Yield the state that a source is in, again and again."""
+    """Yield the current state of a source, again and again."""
     while True:
         yield snapshot(label, stateful)
 
 
 def stateful_of(label: str, value: object) -> Stateful | None:
-    """Return `value` if it has states; awaiting its methods would be a mistake that nobody sees."""
+    """Return `value` if it has states; raise if its methods are coroutine functions."""
     if not isinstance(value, Stateful) or forgets_its_buffer(value):
         return None
     if iscoroutinefunction(value.state_dict) or iscoroutinefunction(value.load_state_dict):
@@ -112,10 +112,10 @@ def restore(label: str, stateful: Stateful, state: str) -> None:
 
 
 def snapshot(label: str, stateful: Stateful) -> str | ResumeError:
-    """Return the state of a source as JSON. What goes wrong is for whoever asks for a state, not for who does not."""
+    """Return the state of a source as JSON, or the error, which is raised only when a state is requested."""
     try:
         state = stateful.state_dict()
-    except BaseException as error:  # noqa: BLE001  carried to whoever asks for a state
+    except BaseException as error:  # noqa: BLE001  it is raised when a state is requested
         return state_error(f"{label}: state_dict() failed: {error!r}", error)
     try:
         return json.dumps(state, separators=(",", ":"))
@@ -135,7 +135,7 @@ def state_error(message: str, cause: BaseException) -> ResumeError:
 class StreamPlace:
     """A position: the number of the next element, and a state of the source `skip` elements before it.
 
-    Without a state the source is run from its beginning; the position of a source that has none is the number alone.
+    Without a state the source is run from its beginning, and the position is only the number.
     """
 
     number: int = 0
@@ -144,7 +144,7 @@ class StreamPlace:
 
     @classmethod
     def of(cls, position: Position) -> Self:
-        """Return what a position says."""
+        """Parse a position."""
         if not isinstance(position, dict):
             number = index(position or 0)
             return cls(number, number)
@@ -153,13 +153,13 @@ class StreamPlace:
 
     @property
     def first(self) -> int:
-        """The number of the first element that comes after the state."""
+        """The number of the first element after the state."""
         return self.number - self.skip
 
 
 @final
 class SnapshotTickets(Tickets):
-    """Elements `start` to `stop` of a source that has states; the first of the `snapshots` is not after `start`."""
+    """The tickets of elements `start` to `stop` of a source with states; the first snapshot is at or before `start`."""
 
     __slots__ = ("snapshots", "start", "stop")
 

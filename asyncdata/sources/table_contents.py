@@ -1,4 +1,4 @@
-"""TableContents: the bytes of a file of row groups, of which the next ones are requested ahead from an object store."""
+"""TableContents: the bytes of a file of row groups, which are requested ahead from an object store."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ __all__ = ("TableContents",)
 LARGEST_BLOCK: Final = 8 << 20
 
 PIECE: Final = 2 << 20
-"""Bytes of a request: a row group is requested by many at once, as each connection has its own pace."""
+"""Bytes of a request: a row group is read by many requests at once, as connections differ in speed."""
 
 AHEAD: Final = 2
-"""Row groups that are requested before they are needed."""
+"""How many row groups are requested ahead."""
 
 MOST_AHEAD: Final = 64 << 20
-"""Bytes that they have at most."""
+"""The most bytes that are requested ahead."""
 
 Span: TypeAlias = tuple[int, int]
 Parts: TypeAlias = list[tuple[int, bytes]]
 
 
 class TableContents:
-    """The bytes of a file that is read in parts: some of its end, and those of its row groups that are needed."""
+    """The bytes of a file that is read in parts: its end, and the needed bytes of its row groups."""
 
     compressed = False
 
@@ -47,13 +47,13 @@ class TableContents:
         self._ahead: dict[int, PendingGroup] = {}
 
     async def begin(self) -> Entry:
-        """Return what is to be read."""
+        """Return the entry of the file."""
         with retries_counted(self.scope.meter.retried):
             self.entry = await self.scope.in_thread(partial(self.store.head, self.path))
         return self.entry
 
     async def read(self, start: int, length: int) -> bytes:
-        """Return some bytes of what was there at the beginning; `DataLossError` if another file is there now."""
+        """Return some bytes of the file that was opened; `DataLossError` if it was replaced."""
         with retries_counted(self.scope.meter.retried):
             found = await self.read_exactly(start, length)
         self.scope.meter.read += len(found)
@@ -62,7 +62,7 @@ class TableContents:
     async def read_exactly(self, start: int, length: int) -> bytes:
         """Return exactly these bytes; `DataLossError` if the file ends before."""
         found = bytearray()
-        runner = self.scope if length > BLOCK_BYTES else None  # more is requested ahead only where that is needed
+        runner = self.scope if length > BLOCK_BYTES else None  # small reads request nothing ahead
         async with aclosing(self.store.stream(self.path, max(1, min(length, LARGEST_BLOCK)), start, runner)) as stream:
             entry = await stream.begin()
             if entry[1:] != self.entry[1:]:
@@ -78,7 +78,7 @@ class TableContents:
         self._groups, self._spans = groups, spans
 
     async def group(self, number: int) -> Parts:
-        """Return the parts of a row group, each with where it begins; `set_groups` comes before."""
+        """Return the parts of a row group, each with its offset; call `set_groups` first."""
         assert self._spans is not None
         if not self._at_once:
             return [(start, await self.read(start, size)) for start, size in self._spans(number)]
@@ -87,7 +87,7 @@ class TableContents:
         return await (self._pieces(self._spans(number)) if pending is None else pending.ready)
 
     def _request(self, numbers: range, spans: Callable[[int], list[Span]]) -> None:
-        """Request row groups ahead, as many as there is memory for."""
+        """Request row groups ahead, as far as memory allows."""
         total = 0
         for number in numbers:
             needed = spans(number)
@@ -99,7 +99,7 @@ class TableContents:
             self._ahead[number] = PendingGroup(partial(self._pieces, needed), self.scope.spawn)
 
     async def _pieces(self, spans: Sequence[Span]) -> Parts:
-        """Request some parts by as many requests at once as their size needs."""
+        """Read some parts, by several requests at once if they are large."""
         try:
             with retries_counted(self.scope.meter.retried):
                 async with asyncio.TaskGroup() as group:
@@ -142,7 +142,7 @@ class PendingGroup:
         self.cancel = spawn(self._fetch)
 
     async def _fetch(self) -> None:
-        """Get it for whoever reads it."""
+        """Fetch it, and set it or its error as the result."""
         try:
             parts = await self._run()
         except asyncio.CancelledError:

@@ -31,7 +31,7 @@ class RecordFile(ParsedFile):
 
     @property
     def recognises(self) -> bool:
-        return self.indexes is None  # an index is of files that are not compressed
+        return self.indexes is None  # only uncompressed files have an index
 
     def parser(self, compressed: bool) -> RecordParser:
         return RecordParser(self.shown, compressed=compressed, most=self.max_record_bytes)
@@ -41,7 +41,7 @@ class RecordFile(ParsedFile):
         return len(head) == HEADER and length_intact(head, 0)
 
     def direct_records(self, stream: object, parser: Parser, want: Demand) -> Iterator[ParsedChunk]:
-        """Yield large records that lie in the page cache, from the one on that the parser has a part of."""
+        """Yield large records that are in the page cache, starting with the one that the parser has read partly."""
         if not isinstance(stream, FileStream) or not isinstance(parser, RecordParser) or (at := parser.cut) is None:
             return
         while records := read_large(stream, at, want.items, BLOCK_BYTES, self.max_record_bytes):

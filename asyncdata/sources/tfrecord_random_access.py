@@ -1,4 +1,4 @@
-"""The indexes of a dataset's TFRecord files: read, or made and kept, when they are needed; and records read by them."""
+"""The indexes of a dataset's TFRecord files, read or made when needed, and reads of records by number."""
 
 from __future__ import annotations
 
@@ -30,28 +30,28 @@ from asyncdata.storage import (
 __all__ = ("IndexCache",)
 
 FEW: Final = 64
-"""So many records are read at once if so many are asked for, however few are wanted now: a thread has its price."""
+"""At least this many records are read at once, if they were requested, as each hop to a thread has a cost."""
 
 
 class IndexCache:
-    """The indexes of files by path, each read, or made, when it is first needed, and once."""
+    """The indexes of files by path, each read or made once, when it is first needed."""
 
     def __init__(self, most: int = MAX_RECORD_BYTES, storage: StorageOptions | None = None) -> None:
-        self.most = most  # a longer record is an error, and the end of its file
+        self.most = most  # a longer record is an error that ends its file
         self.storage = storage
         self.known: dict[str, RecordIndex] = {}
 
     def of(self, path: str) -> RecordIndex:
         """Return the index of one file."""
-        known = self.known.get(path)  # asked once: another thread may let go of it, see `now`
+        known = self.known.get(path)  # read once, as another thread may remove it, see `now`
         return (
-            self.known.setdefault(path, found_or_made(path, self.storage).limited(self.most))
+            self.known.setdefault(path, read_or_make_index(path, self.storage).limited(self.most))
             if known is None
             else known
         )
 
     def now(self, path: str) -> RecordIndex:
-        """Return the index of one file as it is now, which may be another than before."""
+        """Return the index of the current version of a file."""
         known = self.known.get(path)
         if known is not None:
             with opened(path, self.storage) as file:
@@ -60,7 +60,7 @@ class IndexCache:
         return self.of(path)
 
     def position(self, path: str, number: int) -> Position:
-        """Return the position of a record, as reading the file in order gives it; the end behind the last."""
+        """Return the position of a record, as sequential reading gives it; the end of the file after the last."""
         index = self.of(path)
         if number >= index.count:
             return END
@@ -72,12 +72,12 @@ class IndexCache:
         return [self.of(path).count for path in paths]
 
     def fetch(self, spots: Sequence[Spot], scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
-        """Yield the records that lie at these spots and have these tickets, in order, up to one that is not there."""
+        """Yield the records at these spots, with these tickets, in order, up to the first one that does not exist."""
         return gathered(self, spots, scope, want, tickets)
 
 
-def found_or_made(path: str, storage: StorageOptions | None) -> RecordIndex:
-    """Return the index of a file, which says so if it cannot be read."""
+def read_or_make_index(path: str, storage: StorageOptions | None) -> RecordIndex:
+    """Read or make the index of a file; if the file cannot be read, the index holds the error."""
     try:
         with opened(path, storage) as file:
             stamp = Stamp(*(status := file.status()))
@@ -98,7 +98,7 @@ def fill_all(file: AnyPart, offset: int, buffer: memoryview) -> int:
 async def gathered(
     indexes: IndexCache, spots: Sequence[Spot], scope: Scope, want: Demand, tickets: Sequence[Ticket]
 ) -> Blocks:
-    """Yield the records that lie at these spots and have these tickets, in this order, up to one that is not there."""
+    """Yield the records at these spots, with these tickets, in order, up to the first one that does not exist."""
     done = 0
     while done < len(spots):
         items = await scope.in_thread(GatherRead(indexes, spots[done : done + max(want.items, FEW)]).read)
@@ -111,21 +111,21 @@ async def gathered(
 
 
 class GatherRead:
-    """Reads records of some files into one buffer, as if they followed each other in a file."""
+    """Reads records of several files into one buffer, as if they were consecutive in one file."""
 
     def __init__(self, indexes: IndexCache, spots: Sequence[Spot]) -> None:
         self.indexes = indexes
         self.spots = spots
         self.begins: list[int] = []
-        self.spans: list[int] = []  # 0 for what is known to be lost
+        self.spans: list[int] = []  # 0 for records that are lost
         self.stops = [0]
         self.files: dict[str, list[int]] = {}
         self.errors: dict[int, Exception] = {}
 
     def read(self) -> list[Any]:
-        """Return the records in order, about a block of bytes, up to one that is not there; in any thread.
+        """Return the records in order, about a block of bytes, up to one that does not exist. Thread-safe.
 
-        What lies in the page cache is read first, and the kernel reads the rest meanwhile.
+        Records in the page cache are read first, while the kernel loads the others.
         """
         self.choose()
         self.buffer = np.empty(self.stops[-1], np.uint8).data
@@ -138,7 +138,7 @@ class GatherRead:
         return records or [self.one(place) for place in range(len(self.spans))]
 
     def choose(self) -> None:
-        """Look up where the records lie."""
+        """Look up the offsets of the records."""
         stop = 0
         for place, (path, record) in enumerate(self.spots):
             index = self.indexes.of(path)
@@ -160,13 +160,13 @@ class GatherRead:
                     try:
                         self.sizes[place] = fill(file, self.begins[place], part)
                     except OSError as error:
-                        self.errors[place] = error.with_traceback(None)  # which would keep the buffer alive
+                        self.errors[place] = error.with_traceback(None)  # a traceback would keep the buffer alive
         except (OSError, DataLossError) as error:
             self.errors.update((place, copy.copy(error)) for place in places)
 
     @contextmanager
     def opened(self, path: str) -> Generator[AnyPart]:
-        """Open a file that is what it was when its index was made, or fail."""
+        """Open a file; raise if it has changed since its index was made."""
         index = self.indexes.of(path)
         if index.error:
             raise copy.copy(index.error)
@@ -176,7 +176,7 @@ class GatherRead:
             yield file
 
     def one(self, place: int) -> bytes | Failure:
-        """Return one record, or in its place the failure that reading the file in order would have given."""
+        """Return one record, or the failure that sequential reading gives in its place."""
         (path, record), begin, span = self.spots[place], self.begins[place], self.spans[place]
         start = self.stops[place]
         data = self.buffer[start : start + self.sizes[place]]
@@ -188,7 +188,7 @@ class GatherRead:
         return noted(error, f"TFRecordDataset({path})", record, not span)
 
     def lost(self, path: str, begin: int) -> Exception:
-        """Return what is wrong with a file where its index ends."""
+        """Return the error of a file at the end of its index."""
         try:
             with self.opened(path) as file:
                 span = damaged_span(file.read_at(begin, HEADER), self.indexes.most)

@@ -59,7 +59,7 @@ class SampleFiles(IndexedFiles):
 
 
 def add_begins(parser: SampleParser, found: Begins) -> None:
-    """Note where the samples begin that a parser finds."""
+    """Add the offsets of the samples that a parser finds."""
     while True:
         begin = parser.offset
         if not parser.parse(1):

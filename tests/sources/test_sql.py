@@ -27,7 +27,7 @@ from asyncdata.executors.iterator_bridge import ThreadBridge
 from asyncdata.experimental import SqlDataset
 from asyncdata.runtime.block import Block, Failure
 from asyncdata.sources import sql
-from asyncdata.sources.sql import Fetched, QueryRows, RowPump, to_the_end
+from asyncdata.sources.sql import QueryRows, RowBuffer, RowPump, await_shielded
 from asyncdata.testing import check_resumes, leaves_nothing
 from tests.executors.test_iterator_bridge import FakeScope
 from tests.reference import Boom, Failed
@@ -236,7 +236,7 @@ async def test_rows_that_are_put_into_columns_when_they_are_to_be_taken_are_wait
             stuck.set()
             go_on.wait(5)
 
-    class Watching(Fetched):
+    class Watching(RowBuffer):
         def take(self, limit: int) -> Any:
             if not self.parts:
                 go_on.set()
@@ -511,7 +511,7 @@ def test_a_connection_that_is_being_closed_is_closed_to_the_end() -> None:
         seen.append("closed")
 
     async def body() -> None:
-        closing = asyncio.create_task(to_the_end(close()))
+        closing = asyncio.create_task(await_shielded(close()))
         while not seen:
             await asyncio.sleep(0)
         closing.cancel()
@@ -594,7 +594,7 @@ async def test_a_database_that_is_locked_is_waited_for_until_the_pipeline_is_lef
 
 
 def test_a_database_that_stays_locked_is_an_error(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sql, "LOCKED", 0.2)
+    monkeypatch.setattr(sql, "LOCK_TIMEOUT", 0.2)
     with closing(sqlite3.connect(path, isolation_level=None)) as writer:
         writer.execute("BEGIN EXCLUSIVE")
         for way in WAYS:
