@@ -185,7 +185,7 @@ class LooplessThreadEngine(ThreadEngine):
         keep_memory_warm()
         self.run = run
         self.ends: list[Callable[[], object]] = []
-        self.space = (queue := ThreadQueue(run.depth, ThreadSignal())).room
+        self.space = (queue := ThreadQueue(run.depth, ThreadSignal())).wait_for_capacity
         run.meters.output.buffers(queue)
         super().__init__(queue, OwnedTask(run.budget))
 

@@ -296,9 +296,9 @@ async def fill(
     turn = turn or nullcontext()
     want = Demand()
     async with aclosing(opener(scope, want, start)) as source:
-        while await queue.room():
+        while await queue.wait_for_capacity():
             async with turn:
-                while (space := queue.room_now()) > 0:
+                while (space := queue.capacity()) > 0:
                     want.items, begin = space, now_on(scope.loop)
                     block = await anext(source, None)
                     if block is None:

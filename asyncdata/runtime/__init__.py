@@ -1,4 +1,4 @@
-"""What exists while elements flow: blocks, tickets, queues, budgets, signals, and what the host allows."""
+"""The parts of a running pipeline: blocks, tickets, queues, memory budgets, signals, and the host's resources."""
 
 from __future__ import annotations
 

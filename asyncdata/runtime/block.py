@@ -1,4 +1,4 @@
-"""Block: what moves between stages, a list of items with their tickets; Demand: how many may come next."""
+"""Block: a list of items with their tickets, which stages pass on; Demand: how many items the next block may hold."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ __all__ = ("DELIVERED", "Block", "Blocks", "Demand", "Failure", "fail")
 
 @final
 class Failure:
-    """An exception in the place of the element that it befell; `of_source` if it befell all that a source had left.
+    """An exception in the place of an element; `of_source` if it replaces all remaining elements of a source.
 
-    What leaves elements out, such as `skip`, leaves failed ones out too, but never the failure of a source.
+    Steps that drop elements, such as `skip`, also drop failed ones, but never the failure of a source.
     """
 
     __slots__ = ("error", "of_source")
@@ -28,7 +28,7 @@ class Failure:
         self.of_source = of_source
 
     def release(self) -> BaseException:
-        """Return the exception and let go of it, so that no stage keeps what its traceback will hold alive."""
+        """Return the exception and release it, so that no stage keeps the objects of its traceback alive."""
         error, self.error = self.error, DELIVERED
         return error
 
@@ -51,7 +51,7 @@ def fail(error: BaseException) -> NoReturn:
 class Block:
     """Consecutive items with one ticket each; an item may be a `Failure`, and then `failed` is true.
 
-    Where items lie in columns, `columns` are those, and `items` are made when somebody asks for them.
+    If items are in columns, `columns` holds these, and `items` are made when they are first read.
     """
 
     __slots__ = ("columns", "count", "failed", "items", "tickets")
@@ -66,7 +66,7 @@ class Block:
 
     @classmethod
     def of_columns(cls, columns: Sequence[ColumnBatch], tickets: Tickets) -> Block:
-        """Return a block of items that lie in columns, in parts that follow each other."""
+        """Return a block of items in columns, which consist of consecutive parts."""
         block = cls.__new__(cls)
         block.columns = columns
         block.count = len(tickets)
@@ -75,7 +75,7 @@ class Block:
         return block
 
     def __getattr__(self, name: str) -> Any:
-        if name != "items":  # which has no value yet
+        if name != "items":  # `items` has no value yet
             raise AttributeError(name)
         parts = [part.elements() for part in self.columns]
         self.items = parts[0] if len(parts) == 1 else list(chain.from_iterable(parts))
@@ -92,7 +92,7 @@ class Block:
 
     @property
     def weight(self) -> int:
-        """About how many bytes an item occupies."""
+        """The approximate size of an item in bytes."""
         if self.columns:
             return self.columns[0].weight
         first = self.items[0]
@@ -109,7 +109,7 @@ class Block:
         return Block(items, self.tickets.part(start, stop), self.failed and has_failure(items))
 
     def at(self, places: Sequence[int], tickets: Tickets) -> Block:
-        """Return the items at some places as a block with other tickets."""
+        """Return the items at some indices as a block with other tickets."""
         if len(self.columns) == 1 and len(places):
             return Block.of_columns([self.columns[0].at(places)], tickets)
         if isinstance(places, range):
@@ -119,7 +119,7 @@ class Block:
         return Block(items, tickets, self.failed and has_failure(items))
 
     def pieces(self) -> Iterator[Block]:
-        """Yield the block in pieces: whole if nothing failed, else runs of good items and each failure alone."""
+        """Yield the block in pieces: undivided if nothing failed, else runs of good items and single failures."""
         return self.apart() if self.failed else iter((self,))
 
     def apart(self) -> Iterator[Block]:
@@ -134,7 +134,7 @@ class Block:
             yield Block(self.items[start:], self.tickets.part(start, len(self)))
 
     def source_failures(self, stop: int) -> list[int]:
-        """Return which of the first `stop` items are failures of sources."""
+        """Return the indices of failures of sources among the first `stop` items."""
         if not self.failed:
             return []
         return [place for place, item in enumerate(self.items[:stop]) if type(item) is Failure and item.of_source]
@@ -164,7 +164,7 @@ class Block:
 
 
 def cut(columns: Sequence[ColumnBatch], start: int, stop: int) -> list[ColumnBatch]:
-    """Return items `start` to `stop` of columns in parts that follow each other."""
+    """Return items `start` to `stop` of columns in consecutive parts."""
     if len(columns) == 1:
         return [columns[0][start:stop]]
     parts: list[ColumnBatch] = []
@@ -182,7 +182,7 @@ def has_failure(items: list[Any]) -> bool:
 
 
 class Demand:
-    """How many items the next block may hold at most: set by its reader before each pull."""
+    """The most items that the next block may hold: the reader sets it before each pull."""
 
     __slots__ = ("items",)
 
@@ -191,4 +191,4 @@ class Demand:
 
 
 Blocks: TypeAlias = AsyncGenerator[Block, None]
-"""A running stage: an async generator of non-empty blocks of at most as many items as its `Demand` says."""
+"""A running stage: an async generator of non-empty blocks of at most as many items as its `Demand`."""

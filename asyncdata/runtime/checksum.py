@@ -1,4 +1,4 @@
-"""Checksum: finds damage in what is stored as JSON, states and position files."""
+"""Checksums of JSON, which detect damage to states and position files."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ NAME: Final = "checksum"
 
 
 def checksum_of(content: Mapping[str, Any]) -> int:
-    """Return the CRC-32 of the JSON of a mapping without its own checksum, names in order.
+    """Return the CRC-32 of the JSON of a mapping without its checksum, with sorted names.
 
-    `ValueError` or `TypeError` if it holds what JSON does not know.
+    `ValueError` or `TypeError` if it holds a value that JSON cannot represent.
     """
     rest = {name: value for name, value in content.items() if name != NAME}
     return crc32(json.dumps(rest, separators=(",", ":"), sort_keys=True).encode())
 
 
 def with_checksum(content: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a mapping with its checksum; without one where a user's own state in it is no JSON."""
+    """Return a mapping with its checksum; without one if a user's state in it cannot be represented in JSON."""
     try:
         return {**content, NAME: checksum_of(content)}
     except (TypeError, ValueError):
@@ -30,8 +30,8 @@ def with_checksum(content: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def has_checksum(content: Mapping[str, Any]) -> bool:
-    """Return whether a mapping has a checksum, and the right one."""
+    """Return whether a mapping has the right checksum."""
     try:
         return NAME in content and content[NAME] == checksum_of(content)
-    except (TypeError, ValueError, RecursionError):  # a value that no JSON holds
+    except (TypeError, ValueError, RecursionError):  # a value that JSON cannot represent
         return False

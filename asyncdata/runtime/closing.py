@@ -1,4 +1,4 @@
-"""What is closed when a `with` or `async with` block over it ends."""
+"""Closable: the context-manager methods of objects with `close` and `aclose`."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ __all__ = ("Closable",)
 
 
 class Closable:
-    """Has `close` and `aclose` called at the end of a block, however that is left."""
+    """Calls `close` or `aclose` at the end of a `with` or `async with` block, however it is left."""
 
     __slots__ = ()
 
     def close(self) -> None:
-        """End what was begun, and wait until it has ended."""
+        """Stop everything that runs, and wait for it."""
         raise NotImplementedError
 
     async def aclose(self) -> None:
-        """End what was begun, without blocking the event loop."""
+        """Stop everything that runs, without blocking the event loop."""
         raise NotImplementedError
 
     def __enter__(self) -> Self:

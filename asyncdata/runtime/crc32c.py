@@ -1,4 +1,4 @@
-"""The CRC32C of bytes, which TFRecord files and kept objects have."""
+"""CRC32C, the checksum of TFRecord files and of cached objects."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 __all__ = ("checksum", "crc32c")
 
 PIECE: Final = 1 << 20
-"""The library resumes with `bytes` alone, so what is none is copied, so much at once."""
+"""The library can continue a checksum only with `bytes`, so other buffers are copied in pieces of this size."""
 
 
 @cache
 def library() -> Any:
-    """Return what makes a CRC32C.
+    """Return the library for CRC32C.
 
-    It is imported when it is needed: on a free-threaded interpreter it can bring the lock back for good.
+    It is imported when it is needed, as the import can enable the lock of a free-threaded interpreter for good.
     """
     with forks.IMPORTING:
         import google_crc32c
@@ -32,12 +32,12 @@ def library() -> Any:
 
 @cache
 def checksum() -> Callable[[bytes | NDArray[np.uint8]], int]:
-    """Return the function that makes the CRC32C of some bytes."""
+    """Return the function that computes the CRC32C of bytes."""
     return library().value
 
 
 def crc32c(data: bytes | bytearray | memoryview, before: int = 0) -> int:
-    """Return the CRC32C of what has the CRC32C `before`, and then `data`.
+    """Return the CRC32C of `data` after bytes with the CRC32C `before`.
 
     >>> hex(crc32c(b"6789", crc32c(b"12345")))
     '0xe3069283'

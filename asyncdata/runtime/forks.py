@@ -1,4 +1,4 @@
-"""Forks: what a child inherits is the parent's; objects that own a resource of a process let go of it there."""
+"""Forks: in a forked child, objects release the resources that they inherited and that belong to the parent."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ class ForkAware(Protocol):
     """An object that owns a resource of this process: a thread, a descriptor, a lock, shared memory."""
 
     def disown(self) -> None:
-        """Let go of what belongs to the parent; called in a forked child, before any other code runs there.
+        """Release what belongs to the parent; called in a forked child, before any other code runs there.
 
-        The thread that forked is the only one there. Nothing may be waited for, and nothing shared with the parent may
-        change: no file, pipe, event loop or shared memory.
+        Only the thread that forked exists there. The method must not wait, and must not change anything that is shared
+        with the parent: files, pipes, event loops, shared memory.
         """
         ...
 
@@ -26,23 +26,23 @@ class ForkAware(Protocol):
 OWNERS: Final[weakref.WeakSet[ForkAware]] = weakref.WeakSet()
 LOCKS: Final[weakref.WeakSet[threading.Lock]] = weakref.WeakSet()
 IMPORTING: Final = threading.Lock()
-"""Held while a module is imported in a thread: a child forked meanwhile would wait for it forever. Taken before a fork
-after all other locks, so that their holders may wait for it."""
+"""Held while a module is imported in a thread: a child forked meanwhile would wait for that import forever. A fork
+takes it after all other locks, so that their holders may wait for it."""
 
 FORKING: Final = threading.Lock()
 HELD: Final[list[threading.Lock]] = []
-"""The locks that the thread which forks has taken."""
+"""The locks taken by the thread that forks."""
 
 
 def register(owner: ForkAware) -> None:
-    """Have `owner.disown()` called in each child that this process forks, as long as the owner is alive."""
+    """Call `owner.disown()` in each child that this process forks, as long as the owner is alive."""
     OWNERS.add(owner)
 
 
 def lock() -> threading.Lock:
-    """Return a lock that no other thread holds while the process forks: so what it guards is complete in the child.
+    """Return a lock that no other thread holds during a fork, so that the data it guards is consistent in the child.
 
-    Its holder may wait for no other lock of this kind but `IMPORTING`, and may not fork.
+    Its holder must not fork, and must not wait for another lock of this kind except `IMPORTING`.
     """
     made = threading.Lock()
     LOCKS.add(made)
@@ -71,7 +71,7 @@ def after() -> None:
 
 
 def in_child() -> None:
-    """Release all locks, and let go of the parent's resources."""
+    """Release all locks and the parent's resources."""
     after()
     for owner in list(OWNERS):
         owner.disown()

@@ -1,4 +1,4 @@
-"""What this process may use of the machine: cores and memory, also where a cgroup (a container) has less of them."""
+"""The cores and memory that this process may use, with the limits of its cgroups (containers)."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ T = TypeVar("T")
 
 ROOT: Final = Path("/")
 UNKNOWN: Final = 4 << 30
-"""Bytes of memory that are taken to be there where the system does not say."""
+"""Bytes of memory to assume if the system does not report them."""
 
 
 def usable_cores() -> int:
-    """Return how many cores this process may run on, or are worth as much as its cgroup's quota; at least one."""
+    """Return how many cores this process may use, by its affinity and its cgroup's quota; at least one."""
     counted: Callable[[], int | None] | None = getattr(os, "process_cpu_count", None)  # Python 3.13
     if counted is not None:
         cores = counted() or 1
@@ -40,8 +40,8 @@ def usable_cores() -> int:
 
 
 def idle_seconds(root: Path = ROOT) -> float | None:
-    """Return for how long the cores that this process may run on have had nothing to do, together, since the machine
-    was started; `None` where the system does not say."""
+    """Return the total idle time, in seconds since boot, of the cores that this process may run on; `None` if the
+    system does not report it."""
     mine = {f"cpu{core}" for core in os.sched_getaffinity(0)} if hasattr(os, "sched_getaffinity") else set[str]()
     rows = read(root / "proc/stat", lambda text: [line.split() for line in text.splitlines()]) or []
     found = [int(row[4]) + int(row[5]) for row in rows if row[0] in mine and len(row) > 5]
@@ -49,14 +49,14 @@ def idle_seconds(root: Path = ROOT) -> float | None:
 
 
 class IdleTime:
-    """When this process last looked how long its cores had been idle, and what it saw."""
+    """The last reading of the cores' idle time, and when it was taken."""
 
     def __init__(self) -> None:
         self.looked = -inf
         self.seen: float | None = None
 
     def recent(self) -> tuple[float, float | None]:
-        """Return what was seen at some time in the last tenth of a second, and that time: to look takes 0.1 ms."""
+        """Return the time and the value of a reading at most a tenth of a second old, as a reading takes 0.1 ms."""
         now = time.perf_counter()
         if now - self.looked > 0.1:
             self.looked, self.seen = now, idle_seconds()
@@ -67,7 +67,7 @@ IDLE_TIME: Final = IdleTime()
 
 
 def idle_cores(begin: tuple[float, float | None], end: tuple[float, float | None]) -> float | None:
-    """Return how many cores had nothing to do between two looks; `None` if these are too close, or saw nothing."""
+    """Return how many cores were idle between two readings; `None` if these are too close, or have no value."""
     (began, before), (ended, after) = begin, end
     if before is None or after is None or ended - began < 0.1:
         return None
@@ -75,16 +75,16 @@ def idle_cores(begin: tuple[float, float | None], end: tuple[float, float | None
 
 
 def lock_is_held() -> bool:
-    """Return whether threads of this interpreter take turns at running Python code: not where it is free-threaded.
+    """Return whether the interpreter's lock (GIL) is enabled.
 
-    There too once a module was imported that needs it; `PYTHON_GIL=0` says that none does.
+    On a free-threaded interpreter, importing a module that needs the lock enables it, unless `PYTHON_GIL=0`.
     """
     return getattr(sys, "_is_gil_enabled", lambda: True)()
 
 
 @cache
 def quota(root: Path = ROOT) -> float:
-    """Return how many cores' time the cgroups of this process may take, read once."""
+    """Return the quota of the process's cgroups in cores, read once."""
     least = inf
     for folder in groups(root, "cpu"):
         words = read(folder / "cpu.max", str.split)
@@ -96,7 +96,7 @@ def quota(root: Path = ROOT) -> float:
 
 
 def available_bytes(root: Path = ROOT) -> int:
-    """Return how much memory may still be taken: of the machine, and of what the cgroups of this process may have."""
+    """Return how many bytes of memory are available, in the machine and in the process's cgroups."""
     free = meminfo(root).get("MemAvailable", installed_bytes(root))
     for folder in groups(root, "memory"):
         free = min(free, limit_of(folder) - used_in(folder))
@@ -104,12 +104,12 @@ def available_bytes(root: Path = ROOT) -> int:
 
 
 def most_bytes(root: Path = ROOT) -> int:
-    """Return how much memory this process could have if nobody else had any."""
+    """Return how many bytes of memory this process could have if no other process used any."""
     return int(min([installed_bytes(root), *map(limit_of, groups(root, "memory"))]))
 
 
 def installed_bytes(root: Path) -> int:
-    """Return how much memory the machine has."""
+    """Return the machine's memory in bytes."""
     if "MemTotal" in (found := meminfo(root)):
         return found["MemTotal"]
     try:
@@ -119,13 +119,13 @@ def installed_bytes(root: Path) -> int:
 
 
 def limit_of(folder: Path) -> float:
-    """Return how much memory one cgroup may have."""
+    """Return the memory limit of one cgroup in bytes."""
     limits = [read(folder / name, int) for name in ("memory.max", "memory.limit_in_bytes")]  # or "max"
     return min([limit for limit in limits if limit is not None], default=inf)
 
 
 def used_in(folder: Path) -> int:
-    """Return how much memory one cgroup has, without what the kernel keeps of files and gives back when asked."""
+    """Return how many bytes one cgroup uses, without page cache that the kernel can reclaim."""
     used = [read(folder / name, int) for name in ("memory.current", "memory.usage_in_bytes")]
     found = table(folder / "memory.stat")
     kept = [found.get(f"total_{name}", found.get(name, 0)) for name in ("inactive_file", "active_file")]
@@ -133,14 +133,14 @@ def used_in(folder: Path) -> int:
 
 
 def meminfo(root: Path) -> dict[str, int]:
-    """Return what Linux tells of its memory, in bytes."""
+    """Return the contents of /proc/meminfo, in bytes."""
     return {name.rstrip(":"): 1024 * kilobytes for name, kilobytes in table(root / "proc/meminfo").items()}
 
 
 def groups(root: Path, controller: str) -> Iterator[Path]:
-    """Yield the folders of the cgroups of this process that a controller may have a say in, and of those around them.
+    """Yield the folders of this process's cgroups that a controller may limit, and of their ancestors.
 
-    In a container the path that is told may be the host's; what holds for the container then lies at the top.
+    In a container the reported path may be the host's; the container's limits are then in the root folder.
     """
     for line in read(root / "proc/self/cgroup", str.splitlines) or []:
         _, _, rest = line.partition(":")
@@ -159,13 +159,13 @@ def groups(root: Path, controller: str) -> Iterator[Path]:
 
 
 def table(path: Path) -> dict[str, int]:
-    """Return the names and numbers of a file with one of each in a line."""
+    """Return the names and numbers in a file with one pair on each line."""
     lines = [line.split() for line in (read(path, str.splitlines) or [])]
     return {words[0]: int(words[1]) for words in lines if len(words) > 1 and words[1].isdigit()}
 
 
 def read(path: Path, parse: Callable[[str], T]) -> T | None:
-    """Return the content of a small file; `None` if it cannot be read or is something else."""
+    """Return the parsed content of a small file; `None` if it cannot be read or parsed."""
     try:
         return parse(path.read_text())
     except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""Which hosts are this machine."""
+"""Recognises hosts that are this machine."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ("is_loopback",)
 
 @lru_cache(maxsize=256)
 def is_loopback(host: str | None) -> bool:
-    """Return whether a host is this machine; who has no address came by a local socket."""
+    """Return whether a host is this machine; `None` is a client of a local socket."""
     if host is None or host == "localhost":
         return True
     try:

@@ -1,4 +1,4 @@
-"""The budget of a running pipeline: how many bytes its buffers that tune themselves may hold together."""
+"""MemoryBudget: how many bytes the self-tuning buffers of a running pipeline may hold together."""
 
 from __future__ import annotations
 
@@ -14,38 +14,38 @@ from asyncdata.runtime.host_resources import available_bytes
 __all__ = ("MemoryBudget", "Reservation")
 
 LITTLE: Final = 16 << 20
-"""Bytes that a pipeline may hold without asking how many are available, which takes as long as to start a small one."""
+"""Bytes that a pipeline may hold before it asks how many are available, which takes as long as starting a pipeline."""
 
 
 class MemoryBudget:
-    """So many bytes; half of what is available when the first of them matter, if nobody said how many."""
+    """A number of bytes; by default half of the memory that is available when the pipeline first needs much."""
 
     def __init__(self, total: int | None = None) -> None:
         self.given = total
         self.taken = 0
         self.freed: deque[int] = deque()
         self.buffers: WeakKeyDictionary[object, Callable[[], dict[str, Any]]] = WeakKeyDictionary()
-        """What the buffers of steps tell of themselves."""
+        """Functions that return the statistics of steps' buffers."""
         self.lock = threading.Lock()
 
     @property
     def total(self) -> int:
-        """How many bytes there are."""
+        """The size of the budget in bytes."""
         if self.given is None:
             self.given = available_bytes() // 2
         return self.given
 
     @property
     def held(self) -> int:
-        """How many bytes the buffers may hold that are there now."""
+        """How many bytes the existing buffers may hold."""
         return max(0, self.taken - sum([*self.freed]))
 
     def share(self, copies: int = 1) -> Reservation:
-        """Return what a new buffer has of it, which may hold everything so many times over."""
+        """Return a reservation for a new buffer, which may hold `copies` copies of each element."""
         return Reservation(self, copies)
 
     def grant(self, share: Reservation, wanted: int, least: int) -> None:
-        """Let a share have so many bytes instead of those that it has, or what is left, but no less than `least`."""
+        """Change a reservation to `wanted` bytes, or to what is left, but at least to `least`."""
         with self.lock:
             while self.freed:
                 self.taken -= self.freed.popleft()
@@ -57,7 +57,7 @@ class MemoryBudget:
 
 
 class Reservation:
-    """What one buffer has of the budget, as long as the buffer is there."""
+    """The part of the budget that one buffer has, as long as the buffer exists."""
 
     __slots__ = ("budget", "bytes", "copies")
 
@@ -67,10 +67,10 @@ class Reservation:
         self.bytes = 0
 
     def claim(self, wanted: int, least: int = 0) -> int:
-        """Have so many bytes, or what is left of the budget, but no less than `least`; return how many there are.
+        """Reserve `wanted` bytes, or what is left of the budget, but at least `least`; return how many are reserved.
 
-        Up to half of them may be more than wanted. From any thread: the reader of the last buffer is in another one
-        than those of all others.
+        Up to half of them may be more than wanted. Thread-safe, as the last buffer's reader is in another thread than
+        the others.
         """
         wanted, least = wanted * self.copies, least * self.copies
         if not self.bytes <= 2 * wanted <= 2 * self.bytes:
@@ -78,6 +78,6 @@ class Reservation:
         return self.bytes // self.copies
 
     def __del__(self) -> None:
-        """Give it back without the lock, which whoever is interrupted by this may hold."""
-        with suppress(AttributeError):  # a signal handler has raised before it was made
+        """Return it without taking the lock, which the interrupted code may hold."""
+        with suppress(AttributeError):  # a signal handler has raised during `__init__`
             self.budget.freed.append(self.bytes)

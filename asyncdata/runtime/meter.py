@@ -1,4 +1,4 @@
-"""Meters: what each step of a running pipeline has done, and for how long; kept by the block, not by the element."""
+"""Meters: the work and the times of each step of a running pipeline, recorded per block, not per element."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ LOOK: Final = 2e-6
 SHARE: Final = 100
 MOST_UNSEEN: Final = 255
 MOST_CREDIT: Final = 0.1
-"""To measure a pull costs about so many seconds, so not more than one part in so many of the time goes there; and of
-so many pulls at least one is measured. No more than so many seconds are put by for later pulls."""
+"""Measuring a pull costs about `LOOK` seconds, and at most one part in `SHARE` of the time is spent on it. At least one
+of `MOST_UNSEEN` pulls is measured. At most `MOST_CREDIT` seconds are saved for later pulls."""
 
 
 def cost_bin(seconds: float) -> int:
-    """Return the place of what an element took in a histogram: four bins for a factor of two."""
+    """Return the histogram bin of an element's time: four bins for each factor of two."""
     square = seconds * seconds
     return frexp(square * square)[1]
 
 
 def seconds_of_bin(place: int) -> float:
-    """Return what an element took that stands at a place in a histogram, about."""
+    """Return the approximate time of an element in a histogram bin."""
     exponent = place if place < COST_BINS // 2 else place - COST_BINS
     return 2.0 ** ((exponent - 0.5) / 4)
 
 
 def nothing() -> None:
-    """Return that there is nothing."""
+    """Return None."""
 
 
 class Window(Protocol):
@@ -52,26 +52,26 @@ class Window(Protocol):
 
 
 class Finished(Protocol):
-    """A group of elements that a worker is done with."""
+    """A group of elements that a worker has finished."""
 
     result: Block
     count: int
-    """How many elements it was given, and has not left."""
+    """How many elements it was given and has processed."""
     seconds: float
     cpu: float
-    """The seconds that its thread computed; 0 if nobody knows."""
+    """The CPU seconds of its thread; 0 if unknown."""
     here: bool
-    """Whether it was worked on in the engine's thread."""
+    """Whether it ran in the engine's thread."""
     ended: float
-    """When it was done, in seconds of `time.perf_counter`; 0 if nobody knows."""
+    """When it was done, in seconds of `time.perf_counter`; 0 if unknown."""
     lane: int
     """The thread, task or process that worked on it."""
     retries: int
-    """How many of its calls were made again, if another process counts them."""
+    """How many of its calls were retried, if another process counts them."""
 
 
 class ThreadClock:
-    """The time of the thread that runs the stages of a pipeline: what of it was spent in some step."""
+    """The time of the thread that runs the stages of a pipeline, and how much of it was spent in steps."""
 
     __slots__ = (
         "accounted",
@@ -95,25 +95,25 @@ class ThreadClock:
         """How many pulls are being measured, so that those within them are measured too."""
         self.begun = self.ended = 0.0
         self.thread = self.native = 0
-        """The number of the thread, and that of the system's, if it is the pipeline's alone and runs."""
+        """The thread's identifier and its native one, while it runs, if only this pipeline uses it."""
         self.computed = self.queued = 0.0
         self.before = self.process = 0.0
-        """What the whole process had computed when this began, and since, once it has ended."""
+        """The process's CPU seconds at the beginning; after the end, the CPU seconds since."""
         self.idle: tuple[tuple[float, float | None], ...] = ()
-        """What the cores of the machine had been idle for when this began, and when it ended."""
+        """The idle time of the machine's cores at the beginning and at the end."""
 
     def alone(self) -> None:
-        """Take note that the running thread is the pipeline's alone."""
+        """Record that only this pipeline uses the current thread."""
         self.thread, self.native = threading.get_ident(), threading.get_native_id()
 
     def begin(self, now: Callable[[], float] = time.perf_counter) -> None:
-        """Begin to count, by a clock that tells seconds."""
+        """Start, with a clock in seconds."""
         self.now = now
         self.before, self.idle = time.process_time(), (IDLE_TIME.recent(),)
         self.begun = now()
 
     def end(self) -> None:
-        """Count no further."""
+        """Stop."""
         self.process, self.idle = self.process_seconds, (*self.idle, IDLE_TIME.recent())
         self.ended = self.now()
         if self.thread:
@@ -121,17 +121,17 @@ class ThreadClock:
 
     @property
     def process_seconds(self) -> float:
-        """For how long all threads of this process have computed since this began."""
+        """The CPU seconds of all threads of this process since the beginning."""
         return self.process if self.ended or not self.begun else time.process_time() - self.before
 
     @property
     def idle_cores(self) -> float | None:
-        """How many cores of the machine have had nothing to do since; `None` where nobody knows."""
+        """How many cores of the machine have been idle since; `None` if unknown."""
         return idle_cores(self.idle[0], self.idle[1] if self.ended else IDLE_TIME.recent()) if self.idle else None
 
     @property
     def thread_seconds(self) -> float:
-        """For how long the thread has computed; 0 if it is not the pipeline's alone, or the system does not say."""
+        """The CPU seconds of the thread; 0 if others use it too, or the system does not report them."""
         thread = self.thread
         if not thread or not hasattr(time, "pthread_getcpuclockid"):
             return self.computed
@@ -139,17 +139,17 @@ class ThreadClock:
 
     @property
     def queued_seconds(self) -> float:
-        """For how long the thread could have run, had there been a core; 0 where `thread_seconds` is not known."""
+        """The seconds that the thread waited for a core; 0 where `thread_seconds` is unknown."""
         return queued(self.native) if self.thread else self.queued
 
     @property
     def seconds(self) -> float:
-        """For how long the pipeline has run."""
+        """The seconds that the pipeline has run."""
         return (self.ended or self.now()) - self.begun if self.begun else 0.0
 
 
 class Meter:
-    """What one step has done. One thread writes it, any may read it."""
+    """The work and times of one step. One thread writes it, any thread may read it."""
 
     __slots__ = (
         "clock",
@@ -176,45 +176,45 @@ class Meter:
     def __init__(self, clock: ThreadClock, inside: Meter | None = None, step: object = "") -> None:
         self.clock = clock
         self.step = step
-        """Whose it is."""
+        """The step that is measured."""
         self.inside = inside
-        """That of pipelines inside the step: their work is the step's, their elements are not. They have none."""
+        """The meter of pipelines inside the step: their work counts for the step, their elements do not."""
         self.items = self.failed = 0
         self.own = 0.0
-        """Seconds of the engine's thread, those of the input not counted."""
+        """Seconds in the engine's thread, without those of the input."""
         self.pulled: float | None = None
-        """Seconds that its reader has waited for it; `None` where these are its own and those of its input."""
+        """Seconds that its reader has waited for it; `None` if these equal its own and its input's seconds."""
         self.worked = 0.0
-        """Seconds in threads, tasks and processes of its own, all together."""
+        """Seconds in the step's threads, tasks and processes together."""
         self.computed = 0.0
-        """How many of them the threads computed."""
+        """How many of them are CPU seconds of threads."""
         self.workers = 0
-        """How many of these there are."""
+        """The number of these threads, tasks and processes."""
         self.full = 0.0
-        """Seconds in which it could not go on as nobody took what it had made."""
+        """Seconds that it was blocked because its reader did not take its output."""
         self.since = 0.0
-        """Those of its own that no block shows yet."""
+        """Its own seconds that no block includes yet."""
         self.costs = [0] * COST_BINS
         self.each = 0.0
-        """About how many bytes an element occupies: the mean of some, of ever fewer."""
+        """The approximate size of an element in bytes: the mean of samples, taken ever more rarely."""
         self.weigh = 0
-        """At how many elements the next one is weighed."""
+        """The number of elements at which the next one is measured."""
         self.read = 0
-        """How many bytes of files it was given."""
+        """How many bytes of files it has read."""
         self.retried: list[None] = [] if inside is None else inside.retried
-        """One for each call or request that was made again."""
+        """One entry for each retried call or request."""
         self.queue: Callable[[], BlockQueue | None] = nothing
         self.window: Callable[[], Window | None] = nothing
 
     @property
     def within(self) -> Meter:
-        """Return the meter of what runs inside the step."""
+        """Return the meter of pipelines inside the step."""
         return self.inside or self
 
     def made(self, block: Block, items: int, seconds: float, count: int) -> None:
-        """Take note of a block of so many items that was made on the engine's thread of so many elements, if of any.
+        """Record a block of `items` items that the engine's thread made of `count` elements, if of any.
 
-        All in one function, as a block may be a single element.
+        All in one function for speed, as a block may be a single element.
         """
         self.own += seconds
         self.clock.accounted += seconds
@@ -227,7 +227,7 @@ class Meter:
             seconds, self.since = seconds + self.since, 0.0
         each = seconds / count
         each *= each
-        self.costs[frexp(each * each)[1]] += 1  # as `cost_bin` has it
+        self.costs[frexp(each * each)[1]] += 1  # as in `cost_bin`
         self.items += items
         if block.failed:
             self.failed += failures(block)
@@ -235,14 +235,14 @@ class Meter:
             self.weighed(block)
 
     def weighed(self, block: Block) -> None:
-        """Take note of what an element of a block occupies, and look again when there have been half as many more."""
+        """Measure the size of an element of a block, and again after half as many more elements."""
         self.weigh = self.items + self.items // 2
         if len(block):
             weight = block.weight
             self.each = (3 * self.each + weight) / 4 if self.each else float(weight)
 
     def timed(self, blocks: Iterator[Block]) -> Iterator[Block]:
-        """Yield blocks that are made on the engine's thread when they are asked for."""
+        """Yield blocks that are made on the engine's thread on demand."""
         begin = time.perf_counter()
         for block in blocks:
             self.made(block, len(block), time.perf_counter() - begin, len(block))
@@ -250,7 +250,7 @@ class Meter:
             begin = time.perf_counter()
 
     def gave(self, block: Block, each: float) -> None:
-        """Take note of a block, of which each element took so many seconds."""
+        """Record a block whose elements took `each` seconds."""
         self.items += len(block)
         self.costs[cost_bin(each)] += 1
         if block.failed:
@@ -259,7 +259,7 @@ class Meter:
             self.weighed(block)
 
     def awaited(self, block: Block, seconds: float) -> None:
-        """Take note of a block that was waited for."""
+        """Record a block that was waited for."""
         self.worked += seconds
         if RECORDERS:
             record(self.step, "worker", seconds, len(block))
@@ -267,10 +267,10 @@ class Meter:
         self.gave(block, seconds / max(1, len(block)))
 
     def collected(self, group: Finished) -> None:
-        """Take note of what one of its workers made."""
+        """Record the result of one of its workers."""
         if RECORDERS and group.ended:
             record(self.step, "engine" if group.here else "worker", group.seconds, group.count, group.ended, group.lane)
-        if group.here:  # not within a pull that is measured
+        if group.here:  # not within a measured pull
             self.own += group.seconds
         else:
             self.worked += group.seconds
@@ -281,21 +281,21 @@ class Meter:
             self.gave(group.result, group.seconds / group.count)
 
     def waited(self, seconds: float) -> None:
-        """Take note that its reader has waited for it."""
+        """Record that its reader has waited for it."""
         self.pulled = (self.pulled or 0.0) + seconds
 
     def buffers(self, queue: BlockQueue) -> None:
-        """Take note of the queue that lies between the step and its reader."""
+        """Record the queue between the step and its reader."""
         self.queue = ref(queue)
         queue.on_full = self.was_full
 
     def holds(self, window: Window) -> None:
-        """Take note of the elements in flight that lie between the step's input and its reader."""
+        """Record the elements in flight between the step's input and its reader."""
         self.pulled = self.pulled or 0.0
         self.window = ref(window)
 
     def was_full(self, seconds: float) -> None:
-        """Take note that there was no room."""
+        """Record that the step was blocked by a full buffer."""
         self.full += seconds
 
 
@@ -318,8 +318,8 @@ class Meters:
 async def metered(source: Blocks, meter: Meter, leaf: bool) -> Blocks:
     """Yield the blocks of a stage that does not measure itself: all are counted, some pulls are timed.
 
-    For those that were not, the shorter one of two that were stands. What took long pays for measuring those that
-    follow, as a step that waits at times, such as to open a file, may be quick in between.
+    A pull that is not timed counts as the shorter of the two last timed ones. A long pull allows more of the next pulls
+    to be timed, as a step that sometimes waits, for example to open a file, may be fast in between.
     """
     unseen, clock, own, wall, credit = 0, meter.clock, 0.0, 0.0, 0.0
     async with aclosing(source):
@@ -345,7 +345,7 @@ async def metered(source: Blocks, meter: Meter, leaf: bool) -> Blocks:
                 if block.failed:
                     meter.failed += failures(block)
                 yield block
-                block = None  # noqa: PLW2901  what was given out is not held
+                block = None  # noqa: PLW2901  a delivered block is not kept alive
                 unseen += 1
                 if unseen >= most or clock.looking or RECORDERS:
                     break
@@ -354,7 +354,7 @@ async def metered(source: Blocks, meter: Meter, leaf: bool) -> Blocks:
 
 
 class MeasuredPull:
-    """Waits for the next block of a stage: how long that took, and how long its own code ran meanwhile."""
+    """Awaits the next block of a stage, and measures how long that took and how long the stage's own code ran."""
 
     __slots__ = ("clock", "own", "seconds", "source")
 
@@ -379,7 +379,7 @@ class MeasuredPull:
                 except GeneratorExit:
                     pull.close()
                     raise
-                except BaseException as error:  # handed to the stage, as `yield from` does
+                except BaseException as error:  # thrown into the stage, as `yield from` does
                     step, value = pull.throw, error
         finally:
             self.seconds = self.clock.now() - begin

@@ -11,7 +11,7 @@ __all__ = ("require",)
 
 
 def require(module: str, needed_by: str, install: str = "") -> Any:
-    """Return a module, or raise an error that says what needs it and what to `install` with pip.
+    """Return a module, or raise an error that names what needs it and what to `install` with pip.
 
     A folder of the package's name, such as Ray's own `/tmp/ray` where a program runs in `/tmp`, is not the package.
     """

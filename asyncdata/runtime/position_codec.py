@@ -12,14 +12,14 @@ import numpy.typing as npt
 __all__ = ("pack_tickets", "unpack_tickets")
 
 Column: TypeAlias = Any
-"""One number that is the same everywhere; or [least, bits, what is added to it, in base 64]; or a dict of columns."""
+"""One number for all; or [minimum, bits, offsets from the minimum in base 64]; or a dict of columns."""
 
 FEW: Final = 32
-"""So few are told one by one, which can be read."""
+"""Fewer tickets than this are listed one by one, which is readable."""
 
 
 def pack_tickets(tickets: Sequence[Any]) -> dict[str, Any] | None:
-    """Return tickets as JSON, `None` if they are few or not all whole numbers, or tuples of such, of one shape.
+    """Return tickets as JSON; `None` if they are few, or not integers or tuples of integers of one shape.
 
     >>> pack_tickets([(7, n) for n in range(100, 140)])
     {'packed': 40, 'columns': {'0': 7, '1': [100, 6, 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmn']}}
@@ -33,7 +33,7 @@ def pack_tickets(tickets: Sequence[Any]) -> dict[str, Any] | None:
 
 
 def column(values: Sequence[Any]) -> Column:
-    """Return one number of each ticket as JSON, or each part of tuples; ValueError if they are neither."""
+    """Return integers, or tuples part by part, as JSON; `ValueError` for other tickets."""
     kinds = set(map(type, values))
     if kinds == {int}:
         return bits(np.array(values, np.int64))
@@ -55,7 +55,7 @@ def bits(values: npt.NDArray[np.int64]) -> Column:
 
 
 def unpack_tickets(packed: dict[str, Any]) -> list[Any]:
-    """Return the tickets that `pack_tickets` made this of."""
+    """Return the tickets that `pack_tickets` packed."""
     return values_of(packed["columns"], packed["packed"])
 
 

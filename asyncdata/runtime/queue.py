@@ -1,7 +1,7 @@
 """The bounded, closable queue of blocks between two tasks, and the signals by which its two sides wake each other.
 
-One side writes, one reads; they may live on one loop, on two, or the reader may be a plain thread. Neither side takes
-a lock: each announces that it is about to wait, looks again, and only then waits; the other wakes it at most once.
+One side writes, one reads. They may run on one loop or on two, or the reader may be a plain thread. Neither side takes
+a lock: each announces that it is about to wait, checks again, and only then waits; the other wakes it at most once.
 """
 
 from __future__ import annotations
@@ -36,41 +36,41 @@ __all__ = (
 )
 
 AT_EXIT: Final = "the interpreter is exiting"
-"""Why a pipeline was stopped."""
+"""A reason why a pipeline was stopped."""
 
 MOST_ITEMS: Final = 4096
 MOST_BYTES: Final = 64 << 20
-"""What a buffer may grow to only because it holds little work: large elements that take no time are not worth more."""
+"""The largest buffer that grows only because it holds little work; more does not pay for large, fast elements."""
 LEAST_WORK: Final = ((8e-3, 4 << 20), (2e-3, MOST_BYTES))
-"""Seconds of work that a buffer is to hold, and the bytes that it may grow to for so much: what caches do not hold
-costs more than to be woken more often, which takes up to a tenth of a millisecond."""
+"""The seconds of work that a buffer should hold, and the bytes that it may grow to for that. Data beyond the
+processor's cache costs more than more frequent wake-ups, which take up to a tenth of a millisecond each."""
 STEP: Final = 8
-"""How many times more a buffer may hold at once, as a few items tell little of the time that others take."""
+"""The largest factor by which a buffer grows at once, as few items predict the time of others badly."""
 
 
 def now_on(loop: asyncio.AbstractEventLoop) -> float:
-    """Return the seconds by which work is measured, and what a loop for tests has let its clock jump over.
+    """Return the time by which work is measured, plus the jumps of a test loop's virtual clock.
 
-    Not the time of the loop, which uvloop tells in whole milliseconds.
+    The loop's own time is not used, as uvloop rounds it to milliseconds.
     """
     return time.perf_counter() + getattr(loop, "jumped", 0.0)
 
 
 def clock_of(loop: asyncio.AbstractEventLoop) -> Callable[[], float]:
-    """Return what tells the same, as fast as it may."""
+    """Return the fastest function that returns `now_on` of a loop."""
     return partial(now_on, loop) if is_virtual(loop) else time.perf_counter
 
 
 def is_virtual(loop: asyncio.AbstractEventLoop) -> bool:
-    """Whether the time of a loop is virtual, as that of `asyncdata.testing.virtual_time`: nothing can block it."""
+    """Return whether a loop has virtual time, as in `asyncdata.testing.virtual_time`: nothing can block it."""
     return hasattr(loop, "jumped")
 
 
 class Signal(Protocol):
-    """How one side of a queue is woken. Callable from any thread and from finalizers."""
+    """Wakes one side of a queue. Callable from any thread and from finalizers."""
 
     def notify(self) -> None:
-        """Wake the side that waits, if it does."""
+        """Wake the side if it is waiting."""
         ...
 
 
@@ -80,7 +80,7 @@ class LoopSignal:
     __slots__ = ("armed", "future", "loop", "threadsafe")
 
     loop: asyncio.AbstractEventLoop
-    """Set by the task before it waits, if it was not there yet."""
+    """The loop of the task, which sets it before it first waits if it was not given."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop | None = None, *, threadsafe: bool = False) -> None:
         if loop is not None:
@@ -90,11 +90,11 @@ class LoopSignal:
         self.threadsafe = threadsafe
 
     async def until(self, ready: Callable[[], object]) -> None:
-        """Wait until `ready()`, which is asked again after each notification."""
+        """Wait until `ready()`, which is checked after each notification."""
         while not ready():
             self.future = self.loop.create_future()
             self.armed = True
-            if self.threadsafe and ready():  # another thread has said so before it could see that this one waits
+            if self.threadsafe and ready():  # another thread has changed it before it could see that this one waits
                 self.armed = False
                 return
             await self.future
@@ -108,13 +108,13 @@ class LoopSignal:
                 else:
                     self.fire()
             except BaseException as error:
-                if isinstance(error, RuntimeError) and self.loop.is_closed():  # nobody waits there any more
+                if isinstance(error, RuntimeError) and self.loop.is_closed():  # no task waits there any more
                     return
-                self.armed = True  # a signal handler has raised: the next call wakes who waits
+                self.armed = True  # a signal handler has raised: the next call wakes the task
                 raise
 
     def fire(self) -> None:
-        """Let the waiting task look again; runs on its loop."""
+        """Let the waiting task check again; runs on its loop."""
         if self.future is not None and not self.future.done():
             self.future.set_result(None)
 
@@ -131,7 +131,7 @@ class ThreadSignal:
     def until(
         self, ready: Callable[[], object], seconds: float | None = None, tell: Callable[[], object] | None = None
     ) -> None:
-        """Block this thread until `ready()`; after so many seconds call `tell`, until that returns true."""
+        """Block this thread until `ready()`; after some seconds call `tell`, until that returns true."""
         while not ready():
             self.armed = True
             if ready():
@@ -149,12 +149,12 @@ class ThreadSignal:
 
 
 class BufferSize:
-    """How many items a buffer may hold: fixed, or with AUTOTUNE more as it proves too small.
+    """How many items a buffer may hold: fixed, or with AUTOTUNE increased when it proves too small.
 
     When a reader finds it empty, it doubles if it was full before (the rule of tf.data's first prefetch tuner). It
-    also grows while all that it may hold is less than eight milliseconds of work and 4 MB, or two and 64 MB. One that
-    tunes itself has a `share` of the budget, and holds at least one item. It begins with the `first` number of items,
-    of a weight if that is known.
+    also grows while its capacity is less than eight milliseconds of work and 4 MB, or two milliseconds and 64 MB. A
+    self-tuning buffer has a `share` of the budget, and holds at least one item. It begins with `first`: a number of
+    items, and their weight if it is known.
     """
 
     __slots__ = ("auto", "each", "filled", "items", "share", "since", "weight", "why", "written")
@@ -168,33 +168,33 @@ class BufferSize:
             self.fit()
         self.filled = False
         self.each = inf
-        """The seconds that an item of the last block took."""
+        """The seconds for an item of the last block."""
         self.since = 0.0
         self.written = 0
 
     @property
     def chunk(self) -> int:
-        """How many items one block may hold, so that a reader holding one block is not far ahead of its word."""
+        """How many items one block may hold, so that a reader with one block is not far beyond the depth."""
         return max(1, self.items // 4)
 
     def stats(self) -> dict[str, Any]:
-        """Return how many items it may hold, how many bytes of the budget it has for that, and why."""
+        """Return how many items it may hold, how many bytes of the budget it has, and the reason."""
         return {"buffer": self.items, "bytes": self.share.bytes, "why": self.why}
 
     def weigh(self, block: Block) -> None:
-        """Bound the buffer in bytes by what an item of `block` weighs; of items that differ by the heavier ones."""
+        """Bound the buffer in bytes by the weight of an item of `block`; if items differ, by the heavier ones."""
         if self.auto and not self.weight < 2 * (weight := block.weight) <= 2 * self.weight:
             self.weight = weight
             self.fit()
 
     def fit(self) -> None:
-        """Have room in the budget for what the buffer may hold with the block being made, or hold less."""
+        """Reserve memory for the buffer and the block being made, or reduce the buffer."""
         most = self.share.claim((self.items + self.chunk) * self.weight, 2 * self.weight) // max(1, self.weight)
         if self.weight and most < self.items + self.chunk:
-            self.items, self.why = max(1, most * 4 // 5), "the budget has no room for more"
+            self.items, self.why = max(1, most * 4 // 5), "the memory budget is used up"
 
     def starved(self) -> None:
-        """Take note that a reader found the buffer empty."""
+        """Record that a reader found the buffer empty."""
         self.filled, full = False, self.filled
         if self.auto:
             if full:
@@ -202,33 +202,33 @@ class BufferSize:
             self.enlarge(self.each)
 
     def emptied(self, written: int, now: float) -> None:
-        """Take note that a reader took all there was, when `written` items had been written in all."""
+        """Record that a reader took all items, when `written` items had been written in total."""
         fresh = written - self.written
         if fresh:
             self.enlarge((now - self.since) / fresh)
         self.since, self.written = now, written
 
     def enlarge(self, each: float) -> None:
-        """Let it hold more, if that is less than is to be had of items that take so many seconds each."""
+        """Enlarge the buffer if it holds too little work, at `each` seconds per item."""
         times = max([self.times(each, seconds, most) for seconds, most in LEAST_WORK])
         if times > 1:
             self.grow(times, "fewer were too little work")
 
     def times(self, each: float, seconds: float, most: int) -> int:
-        """Return how many times more it is to hold at once for so much work, in so many bytes at most."""
+        """Return the factor by which it should grow for `seconds` of work, up to `most` bytes."""
         if each * self.items >= seconds:
             return 1
         times = max(2, int(seconds / max(each, 1e-9)) // self.items)
         return min(times, STEP, most // max(1, self.items * self.weight))
 
     def grow(self, times: int, why: str) -> None:
-        """Let it hold so many times more, as far as the budget goes."""
+        """Grow by a factor, as far as the budget allows."""
         self.items, self.why = min(self.items * times, MOST_ITEMS), why
         self.fit()
 
 
 class BlockQueue:
-    """A queue of blocks, bounded in items. A reader that waits adds one to what may be held, if that is fixed."""
+    """A queue of blocks, bounded in items. A waiting reader increases a fixed bound by one."""
 
     def __init__(self, depth: BufferSize, writer: Signal, reader: Signal) -> None:
         self.depth = depth
@@ -238,23 +238,23 @@ class BlockQueue:
         self.written = 0
         self.taken = 0
         self.undelivered = 0
-        """Blocks that the reader has taken and has not given out whole: it may be asked for any place in them."""
+        """Blocks that the reader has taken but not delivered completely; states may need positions in them."""
         self.reader_waits = 0
         self.ended = False
-        """Whether nothing more will be written, for whatever reason."""
+        """Whether nothing more will be written, for any reason."""
         self.complete = False
-        """Whether all of the data was written: only the writer that has read its input to the end says so."""
+        """Whether all of the data was written; set only by a writer that has read its input to the end."""
         self.stopped = False
         self.reason = "it was stopped from elsewhere"
         """Why it was stopped."""
         self.error: BaseException | None = None
         self.on_full: Callable[[float], object] = ignore
-        """Told for how many seconds the writer waited for room."""
+        """Called with the seconds that the writer waited for capacity."""
 
     def free(self) -> int:
         """Return how many more items may be written.
 
-        `taken` is looked at first: another thread changes `reader_waits` before it, and it counts once.
+        `taken` is read first, as the reader's thread changes `reader_waits` before it; so an item counts only once.
         """
         left = self.taken - self.written
         return (self.depth.items if self.depth.auto else self.depth.items + self.reader_waits) + left
@@ -267,17 +267,17 @@ class BlockQueue:
 
     @property
     def held(self) -> int:
-        """How many items were written and not taken yet."""
+        """How many items were written and not yet taken."""
         return max(0, self.written - self.taken)
 
     # the writer's side
 
-    def room_now(self) -> int:
-        """Return how many items the next block may hold; none if the reader has left."""
+    def capacity(self) -> int:
+        """Return how many items the next block may hold; 0 if the reader has stopped."""
         return 0 if self.stopped else min(self.free(), self.depth.chunk)
 
     def put(self, block: Block, seconds: float = inf) -> None:
-        """Append a block, which took so many seconds. The writer has asked for room before."""
+        """Append a block, which took `seconds`. The writer must have waited for capacity."""
         self.depth.weigh(block)
         self.depth.each = seconds / len(block)
         self.written += len(block)
@@ -285,21 +285,21 @@ class BlockQueue:
         self.reader.notify()
 
     def finish(self, error: BaseException | None = None) -> None:
-        """Say that nothing more will come, because of `error` if there was one; this is not the end of the data."""
+        """Mark the end of writing, after an `error` if there was one; this is not the end of the data."""
         if not self.ended:
-            self.error = None if self.stopped else error  # one that the stopping led to says less than its reason
+            self.error = None if self.stopped else error  # the reason of the stop says more than an error caused by it
             self.ended = True
             self.reader.notify()
 
     def finish_complete(self) -> None:
-        """Say that all of the data was written. A writer may have ended early because the queue was stopped."""
+        """Mark the end of the data, unless the writer ended early because the queue was stopped."""
         self.complete = not self.stopped and not self.ended
         self.finish()
 
     # the reader's side
 
     def request_more(self) -> None:
-        """Say that the reader is about to wait: one item more may be written than the depth says."""
+        """Announce that the reader is about to wait: one more item than the depth may be written."""
         self.depth.starved()
         self.reader_waits = 1
         self.writer.notify()
@@ -309,9 +309,9 @@ class BlockQueue:
         return self.blocks[0] if self.blocks else None
 
     def release(self, taken: int) -> None:
-        """Take the next block out, if there is one up to `taken` items in all; nothing if that was done already.
+        """Remove the next block, up to `taken` items in total. Idempotent.
 
-        Whoever reads has stored the block before: a signal handler may raise in here, and this is called again.
+        The reader must have stored the block: a signal handler may raise in here, and then this is called again.
         """
         if self.taken < taken:
             blocks = self.blocks
@@ -322,14 +322,14 @@ class BlockQueue:
             self.writer.notify()
 
     def take(self) -> Block | None:
-        """Take the next block, `None` if there is none now; where no signal handler raises."""
+        """Remove and return the next block, `None` if there is none now; only where no signal handler can raise."""
         block = self.first()
         if block is not None:
             self.release(self.taken + len(block))
         return block
 
     def failure(self) -> BaseException | None:
-        """Return why nothing more comes, `None` at the end of the data; the same object each time."""
+        """Return the error that ended the queue, `None` at the end of the data; the same object each time."""
         if self.error is None and not self.complete:
             self.error = ClosedError(
                 f"the pipeline was stopped before the end of its data: {self.reason}; this is not the end of the data"
@@ -337,20 +337,20 @@ class BlockQueue:
         return self.error
 
     def pass_on(self) -> Block | None:
-        """Take the next block for a reader elsewhere, who says by `account` when it has read it."""
+        """Remove the next block for a reader in another process, which acknowledges it after reading."""
         return self.blocks.popleft() if self.blocks else None
 
     def acknowledge(self, taken: int, reader_waits: bool) -> None:
-        """Take note of how many items a reader elsewhere has read in all, and whether it waits for more."""
+        """Record how many items a reader in another process has read in total, and whether it waits for more."""
         self.reader_waits = 0
         self.taken = taken
-        if reader_waits and taken == self.written:  # else what it waits for is on its way
+        if reader_waits and taken == self.written:  # else the items that it waits for are on their way
             self.request_more()
         else:
             self.writer.notify()
 
     def stop(self, reason: str | None = None) -> None:
-        """Leave: nothing more will be read. From any thread, also from a finalizer."""
+        """End reading. Callable from any thread and from finalizers."""
         if reason is not None and not self.stopped:
             self.reason = reason
         self.stopped = True
@@ -369,11 +369,11 @@ class LoopQueue(BlockQueue):
         super().__init__(depth, writer, reader)
         self.task = writer
 
-    async def room(self) -> int:
-        """Wait for room, and return how many items the next block may hold; 0 if the reader has left."""
+    async def wait_for_capacity(self) -> int:
+        """Wait for capacity, and return how many items the next block may hold; 0 if the reader has stopped."""
         while not self.stopped:
-            if (room := self.room_now()) > 0:  # a depth may shrink at any time, in the reader's thread
-                return room
+            if (free := self.capacity()) > 0:  # a depth may shrink at any time, in the reader's thread
+                return free
             self.depth.filled = True
             begin = now_on(self.task.loop)
             await self.task.until(self.may_write)
@@ -381,7 +381,7 @@ class LoopQueue(BlockQueue):
         return 0
 
     def take_ready(self, limit: int) -> Block | None:
-        """Take all that is there, at most `limit` items, as one block; `None` if there is nothing now."""
+        """Remove all items, at most `limit`, and return them as one block; `None` if there are none now."""
         if not self.blocks:
             return None
         parts: list[Block] = []
@@ -407,11 +407,11 @@ class ThreadQueue(BlockQueue):
         super().__init__(depth, signal := ThreadSignal(), reader)
         self.thread = signal
 
-    def room(self) -> int:
-        """Block until there is room, and return how many items the next block may hold; 0 if the reader has left."""
+    def wait_for_capacity(self) -> int:
+        """Block until there is capacity; return how many items the next block may hold, 0 if the reader has stopped."""
         while not self.stopped:
-            if (room := self.room_now()) > 0:
-                return room
+            if (free := self.capacity()) > 0:
+                return free
             self.depth.filled = True
             begin = time.perf_counter()
             self.thread.until(self.may_write)

@@ -1,4 +1,4 @@
-"""Which of several processes this one is: asked of the frameworks that are in use, then of the environment."""
+"""The rank of this process, from the frameworks in use, else from the environment."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Rank(NamedTuple):
 def this_rank(method: str = "shard", names: str = "num_shards and index") -> Rank:
     """Return this process's rank, from torch.distributed or JAX if they are set up, else from the environment.
 
-    `PlanError` where nothing says so: all processes reading everything would be no error that anybody sees.
+    `PlanError` if there is none: otherwise all processes would read everything without an error.
     """
     found = of_torch() or of_jax() or of_environment()
     if found is None:

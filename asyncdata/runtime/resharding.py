@@ -1,7 +1,7 @@
-"""Resharding: what the shards of some processes have left, divided among another number of processes.
+"""Resharding: divides the remaining elements of all shards among another number of processes.
 
-Every process works out its own hand from the states of all: things are dealt in turn, elements that were read and not
-delivered first, then what nobody has read.
+Every process computes its part from the states of all: items are dealt in turn, first elements that were read and not
+delivered, then those that were not read.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 class Share(NamedTuple):
-    """One of `num_shards` processes, each of which has its part of the elements."""
+    """The shard `number` of `num_shards`."""
 
     num_shards: int
     number: int
@@ -27,7 +27,7 @@ class Share(NamedTuple):
 
 
 class Resharding:
-    """Deals to one share; `given` is how many things all have been given so far, so that all get as much."""
+    """Selects the items of one share; `given` counts the items dealt so far to all, so that all get equally many."""
 
     def __init__(self, share: Share, epoch: tuple[Ticket, ...]) -> None:
         self.share = share
@@ -35,11 +35,11 @@ class Resharding:
         self.given = 0
 
     def at(self, turn: Ticket) -> Resharding:
-        """Return how things inside of one turn of a repetition are dealt."""
+        """Return the dealing within one repetition."""
         return Resharding(self.share, (*self.epoch, turn))
 
     def mine(self, things: Sequence[T]) -> Sequence[T]:
-        """Return this share's part of some things."""
+        """Return this share's part of some items."""
         first = (self.share.number - self.given) % self.share.num_shards
         self.given += len(things)
         return things[first :: self.share.num_shards]
@@ -52,12 +52,12 @@ def behind(position: Position, back: Iterable[Ticket]) -> Position:
 
 
 def listed(position: Position) -> list[Position]:
-    """Return a position that is a list, its input's first; the beginning and the end are the input's too."""
+    """Return a position as a list, with the input's position first; beginning and end are the input's own."""
     return cast("list[Position]", position) if isinstance(position, list) else [position]
 
 
 def named(position: Position, inner: str) -> dict[str, Any]:
-    """Return a position that has names, its input's being `inner`; the beginning and the end are the input's too."""
+    """Return a position as a dict, with the input's position as `inner`; beginning and end are the input's own."""
     return cast("dict[str, Any]", position) if isinstance(position, dict) else {inner: position}
 
 
@@ -66,9 +66,9 @@ def resharded_open_groups(
     resharding: Resharding,
     rest: Callable[[Sequence[Position], Resharding], Position],
 ) -> tuple[Position, list[Position]]:
-    """Deal elements that something was being made of; `rest` deals those after them.
+    """Deal groups that were in progress; `rest` deals the elements after them.
 
-    Each of `begun` is the position of an input, followed by how far what was made of its first elements had come.
+    Each of `begun` is the position of an input, followed by the progress of the group of its first elements.
     """
     first: list[tuple[Ticket, Position]] = []
     others: list[Position] = []

@@ -1,4 +1,4 @@
-"""RETRIED: what counts the calls and requests that are made again for a step."""
+"""RETRIED: counts the retried calls and requests of a step."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ RETRIED: Final[ContextVar[list[None] | None]] = ContextVar("RETRIED", default=No
 
 
 def count_retry() -> None:
-    """Count a call or a request that is made again."""
+    """Count a retried call or request."""
     retried = RETRIED.get()
     if retried is not None:
         retried.append(None)
@@ -22,9 +22,9 @@ def count_retry() -> None:
 
 @contextmanager
 def retries_counted(retried: list[None]) -> Generator[None]:
-    """Count repeated calls for a step: those here, and in tasks and threads that are started here.
+    """Count the retried calls of a step, within this block and in tasks and threads started in it.
 
-    For awaiting, not around a `yield`: other steps run in the same context then.
+    Use it around an `await`, not around a `yield`, during which other steps run in the same context.
     """
     before = RETRIED.get()
     RETRIED.set(retried)

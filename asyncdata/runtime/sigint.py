@@ -1,4 +1,4 @@
-"""Ctrl-C while an iterator is asked for more: it interrupts the waiting, not the bookkeeping."""
+"""Ctrl-C during `next()`: it interrupts the waiting, not the bookkeeping."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Final, Self
 __all__ = ("SIGNAL", "DeferredInterrupts", "DeferredSigint", "in_a_users_function")
 
 SIGNAL: Final = import_module("_signal")
-"""What `signal` is made of: its own functions turn all they see into enums, which takes ten times as long."""
+"""The C module under `signal`, whose own functions convert values to enums, which takes ten times as long."""
 
 SIGINT: Final = int(signal.SIGINT)
 DEFAULT: Final = signal.default_int_handler
@@ -23,15 +23,15 @@ OURS: Final = {"anyio", "asyncdata", "jax", "numpy", "sniffio", "torch", "uvloop
 
 
 class DeferredInterrupts:
-    """Keeps a Ctrl-C until what runs in here has come to a good place, unless it is a user's function, which it stops.
+    """Defers a Ctrl-C until the code in the block reaches a safe point, unless a user's function runs, which it stops.
 
-    `KeyboardInterrupt` is raised wherever the main thread happens to be: where a block has been taken and not yet been
-    given out, or in the midst of an event loop, of a task group or of a stage, which would be left half done. So
-    `asyncio.Runner` cancels its task instead, and so does this: what is said with `to_stop` is called, and who waits
-    looks at `came`. The second Ctrl-C is not kept.
+    `KeyboardInterrupt` is raised wherever the main thread is: after a block was taken and before it was delivered, or
+    inside an event loop, a task group or a stage, which would be left inconsistent. So `asyncio.Runner` cancels its
+    task instead. This does the same: it calls the callback given to `to_stop`, and the waiting code checks `came`. A
+    second Ctrl-C is not deferred.
 
-    The handlers of other signals may raise here at any time as well, also where `with` enters or leaves something.
-    So what keeps Ctrl-C is entered within this, and both put back the handler that was there before.
+    Handlers of other signals may also raise at any time, even where `with` enters or leaves a context. So
+    `DeferredSigint` is entered within this, and both restore the earlier handler.
     """
 
     __slots__ = ("applies", "caller", "came", "stop")
@@ -47,29 +47,29 @@ class DeferredInterrupts:
 
     def __exit__(self, *_: object) -> None:
         if self.applies:
-            self.put_back()
-            self.caller = None  # not before: without it all are users' functions
+            self.restore()
+            self.caller = None  # last, as without it every function counts as a user's
         self.check()
 
-    def put_back(self) -> None:
-        """Have the handler that was there before."""
-        if SIGNAL.getsignal(SIGINT) is self:  # a user's function may have said something else
+    def restore(self) -> None:
+        """Restore the earlier handler."""
+        if SIGNAL.getsignal(SIGINT) is self:  # a user's function may have set another one
             SIGNAL.signal(SIGINT, DEFAULT)
 
     def check(self) -> None:
-        """Raise what was kept."""
+        """Raise a deferred Ctrl-C."""
         if self.came:
             self.came = False
             raise KeyboardInterrupt
 
     def to_stop(self, stop: Callable[[], object]) -> None:
-        """Say what lets the waiting end."""
+        """Set the callback that ends the waiting."""
         self.stop = stop
         if self.came:
             stop()
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
-        """Take note of a Ctrl-C."""
+        """Handle a Ctrl-C."""
         if self.came or in_a_users_function(frame, self.caller):
             self.came = False
             raise KeyboardInterrupt
@@ -79,7 +79,7 @@ class DeferredInterrupts:
 
 
 def in_a_users_function(frame: FrameType | None, caller: FrameType | None) -> bool:
-    """Return whether code is running, on behalf of `caller`, that is neither ours nor the standard library's."""
+    """Return whether code called by `caller` is running that is neither ours nor the standard library's."""
     while frame is not None and frame is not caller:
         module = str(frame.f_globals.get("__name__"))
         if module.partition(".")[0] not in OURS and not module.startswith("namedtuple_"):
@@ -89,7 +89,7 @@ def in_a_users_function(frame: FrameType | None, caller: FrameType | None) -> bo
 
 
 class DeferredSigint:
-    """The context in which Ctrl-C is kept, entered within that of its `DeferredInterrupts`."""
+    """The context in which Ctrl-C is deferred, entered within that of its `DeferredInterrupts`."""
 
     __slots__ = ("interrupts",)
 
@@ -99,9 +99,9 @@ class DeferredSigint:
     def __enter__(self) -> None:
         interrupts = self.interrupts
         if interrupts.applies:
-            interrupts.caller = getattr(currentframe(), "f_back", None)  # a frame in a name of its own would be a cycle
+            interrupts.caller = getattr(currentframe(), "f_back", None)  # a frame in a local variable would be a cycle
             SIGNAL.signal(SIGINT, interrupts)
 
     def __exit__(self, *_: object) -> None:
         if self.interrupts.applies:
-            self.interrupts.put_back()
+            self.interrupts.restore()

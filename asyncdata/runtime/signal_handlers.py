@@ -1,4 +1,4 @@
-"""Handlers of signals other than Ctrl-C, while an event loop of ours runs in the main thread."""
+"""Defers handlers of signals other than Ctrl-C while our event loop runs in the main thread."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ __all__ = ("DeferredHandlers",)
 
 NAMES: Final = ("SIGALRM", "SIGVTALRM", "SIGPROF", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGCHLD")
 NUMBERS: Final = tuple([int(getattr(signal, name)) for name in NAMES if hasattr(signal, name)])
-"""Signals that programs have handlers for."""
+"""Signals for which programs set handlers."""
 
 Handler = Callable[[int, FrameType | None], Any]
 
 
 class DeferredHandlers:
-    """Calls the handlers of signals once the loop has stopped; at once where a user's function runs in it.
+    """Calls the handlers of signals after the loop has stopped; at once if a user's function runs in it.
 
-    What a handler raises would be raised in the midst of the loop: asyncio drops what is raised in its callbacks, and
-    the task that was to go on waits forever. So the loop is told to `stop`, and the handler is called on leaving.
+    An exception from a handler would be raised inside the loop: asyncio drops exceptions from callbacks, and the task
+    to be resumed would wait forever. So this calls `stop`, and calls the handler after the loop has ended.
     """
 
     __slots__ = ("before", "caller", "came", "stop")
@@ -38,47 +38,47 @@ class DeferredHandlers:
     def __enter__(self) -> None:
         if threading.current_thread() is not threading.main_thread():
             return
-        self.caller = getattr(currentframe(), "f_back", None)  # a cycle until it is left
+        self.caller = getattr(currentframe(), "f_back", None)  # a cycle until the context is left
         try:
             for number in NUMBERS:
                 handler = SIGNAL.getsignal(number)
                 if callable(handler):
                     self.before[number] = handler
                     SIGNAL.signal(number, self)
-        except BaseException:  # of a handler that was not replaced yet
+        except BaseException:  # from a handler that was not replaced yet
             self.__exit__()
             raise
 
     def __exit__(self, *_: object) -> None:
         handlers = self.before.copy()
         try:
-            self.put_back()
+            self.restore()
         finally:
             self.caller = None
         self.handle(handlers, 0)
 
     def handle(self, handlers: dict[int, Handler], place: int) -> None:
-        """Call the handlers of the signals that came from this one on, also where one of them raises."""
+        """Call the handlers of the received signals from this one on, even if one of them raises."""
         if place < len(self.came):
             try:
                 handlers[self.came[place]](self.came[place], None)
             finally:
                 self.handle(handlers, place + 1)
 
-    def put_back(self) -> None:
-        """Have the handlers that were there before; one of them may raise meanwhile."""
+    def restore(self) -> None:
+        """Restore the earlier handlers; one of them may raise meanwhile."""
         try:
             while self.before:
                 number = next(iter(self.before))
-                if SIGNAL.getsignal(number) is self:  # a user's function may have said something else
+                if SIGNAL.getsignal(number) is self:  # a user's function may have set another one
                     SIGNAL.signal(number, self.before[number])
                 del self.before[number]
         finally:
             if self.before:
-                self.put_back()
+                self.restore()
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
-        """Take note of a signal, or have it handled."""
+        """Record a signal, or handle it at once."""
         if in_a_users_function(frame, self.caller):
             self.before[number](number, frame)
         elif number not in self.came:

@@ -1,4 +1,4 @@
-"""Snapshots: the states that a stateful source gives, and elements that can be read again from one of them."""
+"""Snapshots: the states of a stateful source, and elements that can be read again from one of them."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ __all__ = ("RestorableItem", "SourceSnapshot")
 
 
 class SourceSnapshot(NamedTuple):
-    """A source's own state just before its element `number`, as JSON; `None` at its beginning, or why there is none.
+    """A source's state just before its element `number`, as JSON; `None` at its beginning, or the error of saving it.
 
-    As text, because whoever gave the state, or gets it back, may change what it is made of.
+    It is text, because the source may later change the objects in its state.
     """
 
     number: int
@@ -35,7 +35,7 @@ class SourceSnapshot(NamedTuple):
 
 @final
 class RestorableItem(int):
-    """The ordinal of an element of a source that has states, with one from which it can be read again."""
+    """The ordinal of an element of a stateful source, with a state from which it can be read again."""
 
     snapshot: SourceSnapshot
 

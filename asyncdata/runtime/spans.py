@@ -1,4 +1,4 @@
-"""Spans of time that steps worked or waited, kept while somebody records them."""
+"""Spans of time in which steps worked or waited, stored while a recorder is active."""
 
 from __future__ import annotations
 
@@ -11,32 +11,32 @@ __all__ = ("RECORDERS", "Recorder", "Span", "record")
 
 
 class Span(NamedTuple):
-    """From when to when something was done: in seconds of `time.perf_counter`, which all processes share."""
+    """The beginning and end of some work, in seconds of `time.perf_counter`, which all processes share."""
 
     step: Any
-    """The node that it was done for, or what to call it."""
+    """The node of the work, or a label."""
     kind: str
     """`"engine"`, `"worker"`, `"wait"`, `"device"` or `"step"`."""
     lane: int
-    """Which thread or process, of several of a kind that run at once."""
+    """The number of the thread or process, among several of one kind that run at once."""
     begin: float
     end: float
     items: int
 
 
 class Recorder:
-    """The last spans, so many at most."""
+    """Stores the last `most` spans."""
 
     def __init__(self, most: int) -> None:
         self.spans: deque[Span] = deque(maxlen=most)
 
 
 RECORDERS: Final[list[Recorder]] = []
-"""Those that record now: empty nearly always, which is all that a step asks."""
+"""The active recorders. The list is nearly always empty, and a step only checks that."""
 
 
 def record(step: Any, kind: str, seconds: float, items: int, end: float = 0.0, lane: int | None = None) -> None:
-    """Tell all that record of what took so many seconds, until just now unless an `end` is given; from any thread."""
+    """Record work of `seconds` until `end`, by default until now, in all active recorders. Thread-safe."""
     end = end or time.perf_counter()
     span = Span(step, kind, threading.get_ident() if lane is None else lane, end - seconds, end, items)
     for recorder in [*RECORDERS]:

@@ -1,4 +1,4 @@
-"""ThreadUsage: what the running thread has had of its core, as the system reports it."""
+"""ThreadUsage: the CPU time of the current thread, as the system reports it."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import NamedTuple
 
 try:
     from resource import RUSAGE_THREAD, getrusage
-except ImportError:  # only Linux says it of a thread
+except ImportError:  # only Linux reports it per thread
     getrusage = None
 
 __all__ = ("ThreadUsage", "queued")
 
 
 class ThreadUsage(NamedTuple):
-    """Seconds that a thread computed, those that it could have with a core, and how often it gave it up by itself."""
+    """A thread's CPU seconds, its seconds of waiting for a core, and its voluntary context switches."""
 
     cpu: float
     queued: float
@@ -22,12 +22,12 @@ class ThreadUsage(NamedTuple):
 
     @classmethod
     def now(cls) -> ThreadUsage:
-        """Return what this thread has had so far."""
+        """Return the usage of this thread so far."""
         pauses = 0 if getrusage is None else getrusage(RUSAGE_THREAD).ru_nvcsw  # pyright: ignore[reportPossiblyUnboundVariable]
         return cls(time.thread_time(), queued(), pauses)
 
     def since(self, calls: int) -> ThreadUsage:
-        """Return what it has had since, making so many calls; where the system does not say, each of them paused."""
+        """Return the usage since then, in `calls` calls; if the system reports none, each call counts as one switch."""
         now = ThreadUsage.now()
         return ThreadUsage(
             now.cpu - self.cpu, now.queued - self.queued, now.pauses - self.pauses if getrusage else calls
@@ -35,8 +35,8 @@ class ThreadUsage(NamedTuple):
 
 
 def queued(thread: int | None = None) -> float:
-    """Return the seconds that this thread, or the one with a number of the system's, could have run, had there been a
-    core; 0 where the system does not say."""
+    """Return the seconds that this thread, or the one with a native identifier, has waited for a core; 0 if the system
+    does not report them."""
     where = "thread-self" if thread is None else f"self/task/{thread}"
     try:
         with open(f"/proc/{where}/schedstat", "rb", buffering=0) as file:

@@ -1,9 +1,9 @@
-"""Tickets: which elements a block holds, and where to go on once some of them have been delivered.
+"""Tickets: identify the elements of a block, and give the position after some of them have been delivered.
 
-An element's ticket says where it comes from, the same in every run: its ordinal in its source, the pair (parent's
-ticket, child's ticket) below repeat, flat_map and their like, the tickets of its members after batch. A *position* says
-from where a pipeline, up to some node, goes on; it is made of what JSON knows. Blocks carry both as one lazy object, so
-that a state costs something only when somebody asks for it.
+An element's ticket identifies its origin, and is the same in every run: its ordinal in its source, the pair (parent's
+ticket, child's ticket) after repeat, flat_map and the like, the tickets of its members after batch. A *position* is
+where a pipeline, up to some node, resumes; it consists of JSON values. Blocks carry both as one lazy object, so that a
+state costs something only when it is requested.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ END: Final = "end"
 """The position after everything."""
 
 UNORDERED: Final = "unordered"
-"""Names the position of a step whose elements came in no order: what it gives first is not among what a step above it
-gives first, since a filter may lie between them."""
+"""The key of the position of a step without order. Its elements to repeat are not those that a later step repeats, as
+a filter may be between them."""
 
 
 class Numbered(NamedTuple):
@@ -77,7 +77,7 @@ def natural(number: Any) -> int:
 
 
 class Tickets:
-    """The tickets of consecutive elements. Nothing in it changes: any thread may read it."""
+    """The tickets of consecutive elements. Immutable, and therefore thread-safe."""
 
     __slots__ = ()
 
@@ -89,7 +89,7 @@ class Tickets:
         raise NotImplementedError
 
     def at(self, count: int) -> Position:
-        """Return from where to go on when the first `count` elements have been delivered, and all before them."""
+        """Return the position after the first `count` elements, and all before them, have been delivered."""
         raise NotImplementedError
 
     def __iter__(self) -> Iterator[Ticket]:
@@ -110,7 +110,7 @@ class Tickets:
 
 @final
 class Ordinals(Tickets):
-    """Elements `start` to `stop` of a source that continues at any ordinal."""
+    """The tickets of elements `start` to `stop` of a source that can start at any ordinal."""
 
     __slots__ = ("start", "stop")
 
@@ -169,7 +169,7 @@ class TicketSlice(Tickets):
 
 @final
 class JoinedTickets(Tickets):
-    """The tickets of blocks that follow each other."""
+    """The tickets of consecutive blocks."""
 
     __slots__ = ("parts", "stops")
 
@@ -197,7 +197,7 @@ class JoinedTickets(Tickets):
 
     @staticmethod
     def of(parts: Sequence[Tickets]) -> Tickets:
-        """Return the tickets of all parts as one; ordinals that follow each other stay such."""
+        """Return the tickets of all parts as one object; consecutive ordinals remain ordinals."""
         first = parts[0]
         if type(first) is Ordinals:
             stop = first.stop
@@ -211,7 +211,7 @@ class JoinedTickets(Tickets):
 
 
 class SelectedTickets(Tickets):
-    """The tickets of the elements at some places of a block."""
+    """The tickets of the elements at some indices of a block."""
 
     __slots__ = ("base", "places")
 
@@ -226,13 +226,13 @@ class SelectedTickets(Tickets):
         return self.base[self.places[index]]
 
     def read(self, count: int) -> int:
-        """Return how many elements of the block are done with after `count` of these: all of them after the last."""
+        """Return how many elements of the block are finished after `count` of these: all of them after the last."""
         return len(self.base) if count == len(self.places) else self.places[count - 1] + 1 if count else 0
 
 
 @final
 class FilteredTickets(SelectedTickets):
-    """The elements at some places of a block; what stands between them has been dropped for good."""
+    """The elements at some indices of a block; the elements between them have been dropped."""
 
     __slots__ = ()
 
@@ -242,7 +242,8 @@ class FilteredTickets(SelectedTickets):
 
 @final
 class TicketsAfterSkip(SelectedTickets):
-    """The elements at some places of a block; of all others the first `skip` are left out, here and in later blocks."""
+    """The elements at some indices of a block, after `skip`: of the others the first `skip` are dropped, also in later
+    blocks."""
 
     __slots__ = ("skip",)
 
@@ -279,9 +280,9 @@ class TicketWrapper(Tickets):
 
 @final
 class UnorderedTickets(TicketWrapper):
-    """Elements in the order in which they got ready; those in `missing` were read as well, up to the end of `last`.
+    """Elements in the order of completion; those in `missing` were also read, up to the end of `last`.
 
-    A position holds the input's: that gives first what is missing, which then comes out in any order.
+    The position contains the input's, which first repeats the missing elements; these then come out in any order.
     """
 
     __slots__ = ("last", "missing")
@@ -298,7 +299,7 @@ class UnorderedTickets(TicketWrapper):
 
 @final
 class WrappedTickets(TicketWrapper):
-    """The same elements, with a position that adds what a transformation remembers."""
+    """The same elements, with a position that includes the state of a transformation."""
 
     __slots__ = ("wrap",)
 
@@ -312,7 +313,7 @@ class WrappedTickets(TicketWrapper):
 
 @final
 class ChildTickets(Tickets):
-    """Elements that came from inside element `parent`; `outside` and the inner position make the position."""
+    """Elements from inside element `parent`; `wrap` makes the position from the inner one."""
 
     __slots__ = ("inner", "parent", "wrap")
 
@@ -356,7 +357,7 @@ class ExplicitTickets(Tickets):
 
 @final
 class ReplayedTickets(Tickets):
-    """Elements that are given once more, `back[start:stop]`, before a pipeline continues at `position`."""
+    """Elements that are repeated, `back[start:stop]`, before a pipeline continues at `position`."""
 
     __slots__ = ("back", "position", "start", "stop")
 
@@ -383,9 +384,9 @@ def children(parent: Ticket, inner: Tickets) -> Tickets:
 
 @dataclass(frozen=True)
 class Start:
-    """Where a run of a pipeline begins: first `back`, elements by their tickets, then all from `position` on.
+    """The start of a run of a pipeline: first the elements with the tickets `back`, then all from `position` on.
 
-    The first `skip` of all of these are left out.
+    The first `skip` of all of these are dropped.
     """
 
     position: Position = None
@@ -394,7 +395,7 @@ class Start:
 
     @classmethod
     def of(cls, position: Position, back: Sequence[Ticket] = ()) -> Self:
-        """Return the start at a position that may itself say what comes first; `back` comes before that."""
+        """Return the start at a position, which may itself have elements to repeat; `back` comes before these."""
         skip = 0
         while isinstance(position, dict) and "from" in position:
             encoded = cast("dict[str, Any]", position)
@@ -404,7 +405,7 @@ class Start:
         return cls(position, back, skip)
 
     def within(self) -> Start:
-        """Return the start for a node below all those whose elements came in no order, and in some order now."""
+        """Return the start for a node below all steps without order, whose elements are ordered again."""
         position, back = self.position, self.back
         if not isinstance(position, dict) or UNORDERED not in position:
             return self
@@ -420,7 +421,7 @@ FRESH: Final = Start()
 
 
 def going_on(position: Position, back: Sequence[Tickets]) -> Position:
-    """Return the position that gives the elements `back` first."""
+    """Return the position that repeats the elements `back` first."""
     encoded = joined(chain.from_iterable(map(encode_runs, back)))
     if not encoded:
         return position
@@ -433,12 +434,12 @@ def going_on(position: Position, back: Sequence[Tickets]) -> Position:
 
 
 def reopening(element: Tickets, by_place: bool) -> Position:
-    """Return the position that gives this one element once more, and first: the place before it, or its ticket."""
+    """Return the position that repeats this element first: the position before it, or its ticket."""
     return element.at(0) if by_place else going_on(element.at(1), [element.part(0, 1)])
 
 
 def encode_runs(tickets: Tickets) -> list[Any]:
-    """Return tickets as JSON, ordinals that follow each other as one: the first and how many there are."""
+    """Return tickets as JSON; a run of consecutive ordinals becomes the first one and their number."""
     if is_run(tickets):
         return [{"run": [tickets[0], len(tickets)]}]
     if isinstance(tickets, JoinedTickets) and any(map(is_run, tickets.parts)):
@@ -447,23 +448,23 @@ def encode_runs(tickets: Tickets) -> list[Any]:
 
 
 def is_run(tickets: Tickets) -> bool:
-    """Return whether tickets are known to be ordinals that follow each other."""
+    """Return whether tickets are known to be consecutive ordinals."""
     return len(tickets) > 2 and isinstance(first := tickets[0], int) and tickets.run_from(first)
 
 
 def encode_all(tickets: Sequence[Ticket]) -> list[Any]:
-    """Return tickets as JSON, packed where there are many."""
+    """Return tickets as JSON, packed if there are many."""
     packed = pack_tickets(tickets)
     return [encode(ticket) for ticket in tickets] if packed is None else [packed]
 
 
 def decode_all(encoded: Sequence[Any]) -> list[Ticket]:
-    """Return the tickets that these were made of."""
+    """Return the tickets that `encode_all` encoded."""
     return list(chain.from_iterable(map(decode_run, encoded)))
 
 
 def joined(encoded: Iterable[Any]) -> list[Any]:
-    """Return tickets as JSON with those that follow each other, from one state of a source, as one."""
+    """Return tickets as JSON, with consecutive ones from one state of a source joined."""
     runs: list[Any] = []
     for one in encoded:
         if runs and follows(runs[-1], one):
@@ -484,7 +485,7 @@ def follows(last: Any, one: Any) -> bool:
 
 
 def decode_run(encoded: Any) -> Sequence[Ticket]:
-    """Return the tickets that `encode_runs` made this of."""
+    """Return the tickets that `encode_runs` encoded."""
     if isinstance(encoded, dict) and "run" in encoded:
         first, count = cast("dict[str, list[int]]", encoded)["run"]
         return range(first, first + count)
@@ -498,7 +499,7 @@ def decode_run(encoded: Any) -> Sequence[Ticket]:
 
 
 def encode(ticket: Ticket) -> Any:
-    """Return a ticket as JSON: a pair as a list, what has members or a state as an object."""
+    """Return a ticket as JSON: a pair as a list, a ticket with members or a state as an object."""
     if isinstance(ticket, tuple):
         return [encode(part) for part in cast("tuple[Any, ...]", ticket)]
     if isinstance(ticket, RestorableItem):
@@ -507,7 +508,7 @@ def encode(ticket: Ticket) -> Any:
 
 
 def decode(encoded: Any) -> Ticket:
-    """Return the ticket that `encode` made this of."""
+    """Return the ticket that `encode` encoded."""
     if isinstance(encoded, list):
         return tuple([decode(part) for part in cast("list[Any]", encoded)])
     if isinstance(encoded, dict) and "state" in encoded:
@@ -519,7 +520,7 @@ def decode(encoded: Any) -> Ticket:
 
 
 def plain(ticket: Any) -> Any:
-    """Return a ticket or a path of tickets as nested tuples: hashable, and the same however elements came in blocks."""
+    """Return a ticket or a path of tickets as nested tuples: hashable, and independent of the blocks of elements."""
     if not isinstance(ticket, (tuple, list, Tickets)):
         return ticket
     return tuple([plain(part) for part in cast("Sequence[Any]", ticket)])

@@ -311,7 +311,7 @@ def test_buffers_tell_how_far_they_grew_and_why() -> None:
         assert elements.stats().tuned == []
         list(elements)
         (within,) = elements.stats().tuned
-    assert (within["step"], within["why"]) == ("prefetch(AUTOTUNE)", "the budget has no room for more")
+    assert (within["step"], within["why"]) == ("prefetch(AUTOTUNE)", "the memory budget is used up")
     assert 1 <= within["buffer"] <= 4
     assert within["bytes"] <= 4 << 20
     with ad.Dataset.range(100_000).iterate() as numbers:

@@ -25,15 +25,15 @@ def queue_of(depth: int) -> LoopQueue:
 
 async def test_room_is_what_the_depth_leaves_in_chunks() -> None:
     queue = queue_of(8)
-    assert await queue.room() == 2
+    assert await queue.wait_for_capacity() == 2
     queue.put(block(*range(7)))
-    assert await queue.room() == 1
+    assert await queue.wait_for_capacity() == 1
 
 
 async def test_a_writer_waits_for_room_and_is_woken_by_a_reader() -> None:
     queue = queue_of(1)
     queue.put(block(0))
-    waiting = asyncio.ensure_future(queue.room())
+    waiting = asyncio.ensure_future(queue.wait_for_capacity())
     await asyncio.sleep(0)
     assert not waiting.done()
     assert queue.take() is not None
@@ -42,7 +42,7 @@ async def test_a_writer_waits_for_room_and_is_woken_by_a_reader() -> None:
 
 async def test_with_no_depth_only_a_waiting_reader_makes_room() -> None:
     queue = queue_of(0)
-    waiting = asyncio.ensure_future(queue.room())
+    waiting = asyncio.ensure_future(queue.wait_for_capacity())
     await asyncio.sleep(0)
     assert not waiting.done()
     queue.request_more()
@@ -64,7 +64,7 @@ async def test_room_that_is_gone_as_soon_as_it_is_seen_is_no_end(left: int) -> N
         return ready
 
     queue.may_write = shrinking
-    waiting = asyncio.ensure_future(queue.room())
+    waiting = asyncio.ensure_future(queue.wait_for_capacity())
     await asyncio.sleep(0)
     assert not waiting.done()
     queue.depth.items = 1
@@ -87,7 +87,7 @@ async def test_what_is_ready_is_taken_together_and_cut_to_the_limit() -> None:
 async def test_stopping_wakes_both_sides() -> None:
     queue = queue_of(1)
     queue.put(block(0))
-    writer = asyncio.ensure_future(queue.room())
+    writer = asyncio.ensure_future(queue.wait_for_capacity())
     await asyncio.sleep(0)
     queue.stop()
     assert await writer == 0
