@@ -1,14 +1,14 @@
-"""Every error that asyncdata raises itself; a user's own exceptions stay what they are.
+"""Every error that asyncdata raises itself; a user's exceptions are not wrapped.
 
 AsyncDataError
-├── PlanError (ValueError)                a pipeline that cannot be: wrong arguments, raised where the method is called
+├── PlanError (ValueError)                an invalid pipeline: wrong arguments, raised where the method is called
 ├── StructureError (ValueError)           elements whose structures, shapes or dtypes do not fit together
 ├── DataLossError (ValueError)            a record or file that is corrupt or ends too early
 ├── ResumeError (ValueError)              a state that does not fit the pipeline or its files
 ├── StageError (RuntimeError)             a stage broke; the pipeline has ended
 ├── WorkerCrashed (RuntimeError)          an element killed the worker process that worked on it, twice
 ├── ClosedError (RuntimeError)            the iterator was closed, or stopped before the end of its data
-├── ChannelFull (asyncio.QueueFull)       a channel has no room for what is sent
+├── ChannelFull (asyncio.QueueFull)       a channel has no space for the items that are sent
 ├── ConcurrentUseError (RuntimeError)     two tasks or threads read one iterator at once
 ├── DeviceNotFoundError (RuntimeError)    a device is asked for that this machine does not have
 └── MissingDependencyError (ImportError)  an optional package is needed and not installed
@@ -48,7 +48,7 @@ class PlanError(AsyncDataError, ValueError):
 
 
 class StructureError(AsyncDataError, ValueError):
-    """Elements do not fit together, or not a declared signature: names the leaf, the element and what was got."""
+    """Elements do not match each other or a declared signature: names the leaf, the element and what was got."""
 
 
 class DataLossError(AsyncDataError, ValueError):
@@ -80,7 +80,7 @@ class ConcurrentUseError(AsyncDataError, RuntimeError):
 
 
 class DeviceNotFoundError(AsyncDataError, RuntimeError):
-    """A device is asked for that this machine does not have: says how to go on without it."""
+    """A device is asked for that this machine does not have: says how to continue without it."""
 
 
 class MissingDependencyError(AsyncDataError, ImportError):
@@ -88,11 +88,11 @@ class MissingDependencyError(AsyncDataError, ImportError):
 
 
 def annotate(error: BaseException, note: str) -> None:
-    """Add a note to an error that has it not, also to one that lets nobody change it (a frozen dataclass)."""
+    """Add a note to an error unless it has it, even to an immutable one (a frozen dataclass)."""
     try:
         if note not in getattr(error, "__notes__", ()):
             error.add_note(note)
-    except (AttributeError, TypeError):  # as it is frozen, or its notes are no list
+    except (AttributeError, TypeError):  # it is frozen, or its notes are not a list
         if not hasattr(error, "__notes__"):
             BaseException.__setattr__(error, "__notes__", [note])
 

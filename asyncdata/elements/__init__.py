@@ -1,4 +1,4 @@
-"""What an element is: structure, shapes and dtypes, columns, ragged rows, tensors."""
+"""Elements: structure, shapes and dtypes, columns, ragged rows, tensors."""
 
 from __future__ import annotations
 

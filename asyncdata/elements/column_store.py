@@ -1,4 +1,4 @@
-"""ColumnStore: the rows that columns are a part of, in arrays and as elements, each made when somebody wants them."""
+"""ColumnStore: all rows that a `ColumnBatch` is a part of, as arrays and as elements, each made when it is needed."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ __all__ = ("ColumnStore", "IntegerColumn", "LazyColumnStore")
 
 
 class ColumnStore:
-    """All rows, and their elements once somebody has asked for some.
+    """All rows, and their elements once some were requested.
 
-    `owned` if nobody else sees the arrays, but for the rows before `given`, which were handed on.
+    `owned` if nothing else refers to the arrays, except the rows before `given`, which were passed on.
     """
 
     __slots__ = ("given", "made", "owned", "rows", "value")
@@ -35,7 +35,7 @@ class ColumnStore:
 
 
 class LazyColumnStore(ColumnStore):
-    """Rows of which both the elements and the arrays are made when somebody wants them."""
+    """Rows whose elements and arrays are both made when they are needed."""
 
     __slots__ = ("make", "make_value", "weight")
 
@@ -50,7 +50,7 @@ class LazyColumnStore(ColumnStore):
         self.made = None
 
     def __getattr__(self, name: str) -> Any:
-        if name != "value":  # which has no value yet
+        if name != "value":  # `value` is not set yet
             raise AttributeError(name)
         self.value = self.make_value()
         return self.value
@@ -61,7 +61,7 @@ class LazyColumnStore(ColumnStore):
 
 
 class IntegerColumn(LazyColumnStore):
-    """Python's integers, most likely a range."""
+    """Python integers, most likely a range."""
 
     __slots__ = ("values",)
 

@@ -1,4 +1,4 @@
-"""ColumnBatch: elements as arrays, one for each of their leaves, until the elements themselves are wanted."""
+"""ColumnBatch: elements as arrays, one for each of their leaves, until the elements themselves are needed."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ from asyncdata.memory.output_buffers import OutputBuffer
 __all__ = ("ColumnBatch", "as_shared", "divided")
 
 STRINGS: Final[dict[type[Any], type[Any]]] = dict.fromkeys((str, bytes, type(None)), object)
-"""Types of leaves of which a batch has the objects themselves, and its dtype."""
+"""Types of leaves that a batch stores as objects, and its dtype."""
 
 FEW: Final = 4
 SMALL: Final = 1 << 13
-"""From so many parts or elements on, of so many bytes at most, it takes less time to make one of them first."""
+"""Joining at least `FEW` parts or elements, of at most `SMALL` bytes, first is faster than handling each."""
 
 PARTS: Final = 8
-"""Of arrays that are handed on in parts, each part is at least one of so many."""
+"""Each part of arrays that are passed on without a copy is at least this fraction (1 / PARTS) of them."""
 
 
 @final
 class ColumnBatch:
     """Rows `start` to `stop` of a structure of arrays whose first axes have one length.
 
-    The elements are made at most once, all together, however they are taken; a batch needs none.
+    The elements are made at most once, all together, however they are read; a batch needs none of them.
 
     >>> columns = ColumnBatch((np.array([1, 2, 3]), np.array([b"a", b"b", b"c"], object)), 3)
     >>> list(columns[1:])
@@ -50,16 +50,16 @@ class ColumnBatch:
     (array([3, 1]), array([b'c', b'a'], dtype=object))
     """
 
-    __slots__ = ("start", "stop", "whole")
+    __slots__ = ("start", "stop", "store")
 
     def __init__(self, value: Any, rows: int, owned: bool = False) -> None:
-        self.whole = ColumnStore(value, rows, owned)
+        self.store = ColumnStore(value, rows, owned)
         self.start = 0
         self.stop = rows
 
     @staticmethod
     def of(value: Any, owned: bool = False) -> ColumnBatch | None:
-        """Return the rows of an element if all its leaves are arrays of numbers, which stacked again are the same."""
+        """Return the rows of an element if all its leaves are arrays of numbers, which are equal when stacked again."""
         if is_plain(value):
             return ColumnBatch(value, len(value), owned) if len(value) else None
         rows, problem = leading_dimension(value)
@@ -68,19 +68,19 @@ class ColumnBatch:
 
     @staticmethod
     def made_of(items: list[Any]) -> ColumnBatch | None:
-        """Return elements in arrays of their own; `None` if a batch of them would not be the same."""
+        """Return elements in new arrays; `None` if a batch of them would differ."""
         if not alike(items):
             return None
         try:
             return ColumnBatch.of(stack(items), owned=True)
-        except Exception:  # noqa: BLE001 - which the batch says, in its place
+        except Exception:  # noqa: BLE001 - the batch raises it, in its place
             return None
 
     @staticmethod
     def same_of(items: list[Any]) -> ColumnBatch | None:
-        """Return elements in arrays of their own; `None` if what is taken out again would not be the same.
+        """Return elements in new arrays; `None` if the elements read back would differ.
 
-        Of those of several shapes no array is made in vain, unless they differ seldom.
+        Elements of different shapes are detected before an array is made, unless they are rare.
         """
         if not is_row(items[0]):
             return None
@@ -91,8 +91,8 @@ class ColumnBatch:
 
     @staticmethod
     def bundle(items: list[Any]) -> ColumnBatch | None:
-        """Return elements as `same_of` does, for their way to another process, where a batch of them is to be a copy;
-        `None` also if they go as well one by one."""
+        """Return elements as `same_of` does, to send them to another process, where a batch of them must be a copy;
+        `None` also if sending them one by one is as good."""
         if len(items) < FEW or nbytes(items[0]) > SMALL:
             return None
         columns = ColumnBatch.same_of(items)
@@ -100,29 +100,29 @@ class ColumnBatch:
 
     @staticmethod
     def room_for(element: Any, rows: int, empty: Empty) -> ColumnBatch | None:
-        """Return arrays for so many elements like this one, which is put into the first row.
+        """Return arrays for `rows` elements like this one, which is put into the first row.
 
-        Those of numbers are what `empty` gives. `None` if a row of them would not be the same.
+        Arrays of numbers are made by `empty`. `None` if a row of them would differ from the element.
         """
         if element is None or not every_row(lambda leaf: numeric(leaf) or type(leaf) in STRINGS, element):
             return None
         try:
             arrays = map_leaves(lambda leaf, _: room(leaf, rows, empty), element)
-        except (StructureError, MemoryError):  # which the batch says, in its place
+        except (StructureError, MemoryError):  # the batch raises it, in its place
             return None
         columns = ColumnBatch(arrays, rows, True)
         return columns if columns.put(0, element) else None
 
     def put(self, row: int, element: Any) -> bool:
         """Copy an element into its row; return whether it is like the others."""
-        return put(self.whole.value, row, element)
+        return put(self.store.value, row, element)
 
     def fill(self, start: int, elements: Iterator[Any]) -> tuple[int, list[Any]]:
-        """Copy an element into each row from `start` on, until one is not like the others; return that, or nothing, in
-        a list, and where its row would be. Each is let go of before the next is made, which may lie in the same memory,
-        or be made in its row.
+        """Copy an element into each row from `start` on, until one differs in kind; return its row number, and the
+        element in a list, which is empty if all fit. Each element is released before the next one is made, which may
+        use the same memory, or be made directly in its row.
         """
-        rows = self.whole.value
+        rows = self.store.value
         filling = OutputBuffer(leaves_of(rows))
         with filling.giving():
             if type(rows) is np.ndarray and rows.dtype != object:
@@ -134,32 +134,32 @@ class ColumnBatch:
         return len(self), []
 
     def take(self, row: int, elements: Iterator[Any], filling: OutputBuffer) -> list[Any]:
-        """Copy the next element into a row, or return it, in a list, if it is not like the others."""
+        """Copy the next element into a row, or return it in a list if it differs in kind."""
         filling.row = row
         element = next(elements)
         places = filling.places()
         if places and not is_made_in(element, places):
             element, places = map_leaves(lambda leaf, _: copied(leaf), element), []
-        return [] if put(self.whole.value, row, element, places) else [element]
+        return [] if put(self.store.value, row, element, places) else [element]
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Travel as these rows alone."""
-        if isinstance(self.whole, IntegerColumn):
-            return ColumnBatch.ints, (self.whole.values[self.start : self.stop],)
-        return ColumnBatch, (self.value, len(self), self.whole.owned)
+        """Pickle only these rows."""
+        if isinstance(self.store, IntegerColumn):
+            return ColumnBatch.ints, (self.store.values[self.start : self.stop],)
+        return ColumnBatch, (self.value, len(self), self.store.owned)
 
     @staticmethod
     def ints(values: Sequence[int]) -> ColumnBatch:
-        """Return Python's integers, whose array is made when somebody wants that."""
+        """Return Python integers, whose array is made when it is needed."""
         columns = ColumnBatch.__new__(ColumnBatch)
-        columns.whole, columns.start, columns.stop = IntegerColumn(values), 0, len(values)
+        columns.store, columns.start, columns.stop = IntegerColumn(values), 0, len(values)
         return columns
 
     @staticmethod
     def later(rows: int, weight: int, elements: Callable[[], list[Any]], value: Callable[[], Any]) -> ColumnBatch:
-        """Return elements of so many bytes, which share no memory, and arrays; both are made when they are wanted."""
+        """Return elements of `weight` bytes, which share no memory, and arrays; both are made when they are needed."""
         columns = ColumnBatch.__new__(ColumnBatch)
-        columns.whole, columns.start, columns.stop = LazyColumnStore(rows, weight, elements, value), 0, rows
+        columns.store, columns.start, columns.stop = LazyColumnStore(rows, weight, elements, value), 0, rows
         return columns
 
     def __len__(self) -> int:
@@ -170,9 +170,9 @@ class ColumnBatch:
         return self.rows(start, max(start, stop))
 
     def rows(self, start: int, stop: int) -> ColumnBatch:
-        """Return rows `start` to `stop` of these, which has as many."""
+        """Return rows `start` to `stop`, which must exist."""
         part = ColumnBatch.__new__(ColumnBatch)
-        part.whole, part.start, part.stop = self.whole, self.start + start, self.start + stop
+        part.store, part.start, part.stop = self.store, self.start + start, self.start + stop
         return part
 
     def __iter__(self) -> Iterator[Any]:
@@ -183,66 +183,66 @@ class ColumnBatch:
 
     @property
     def integers(self) -> bool:
-        """Whether the elements are Python's integers."""
-        return type(self.whole) is IntegerColumn
+        """Whether the elements are Python integers."""
+        return type(self.store) is IntegerColumn
 
     def at(self, places: Sequence[int]) -> ColumnBatch:
-        """Return the rows at some places, as a view of those that are a range; read-only if all are."""
-        if isinstance(self.whole, IntegerColumn):
-            values = self.whole.values[self.start : self.stop]
+        """Return the rows at some indices; a range of them is a view. Read-only if the arrays are."""
+        if isinstance(self.store, IntegerColumn):
+            values = self.store.values[self.start : self.stop]
             if isinstance(places, range) and isinstance(values, range):
                 return ColumnBatch.ints(values[places.start : places.stop : places.step])
             return ColumnBatch.ints([values[place] for place in places])
         at = slice(places.start, places.stop, places.step) if isinstance(places, range) else np.array(places, np.intp)
         return ColumnBatch(
-            map_leaves(lambda leaf, _: as_shared(leaf, self.leaf(leaf)[at]), self.whole.value), len(places)
+            map_leaves(lambda leaf, _: as_shared(leaf, self.leaf(leaf)[at]), self.store.value), len(places)
         )
 
     def elements(self) -> list[Any]:
         """Return the elements."""
-        made = self.whole.elements()
+        made = self.store.elements()
         return made if len(self) == len(made) else made[self.start : self.stop]
 
     def shared(self) -> ColumnBatch:
-        """Return these rows as such that others see too: a batch of them is to be a copy."""
-        return ColumnBatch(self.value, len(self)) if self.whole.owned else self
+        """Mark these rows as shared, so that a batch of them is a copy."""
+        return ColumnBatch(self.value, len(self)) if self.store.owned else self
 
     @staticmethod
     def apart(parts: Sequence[ColumnBatch]) -> list[Any]:
-        """Return the elements of parts, each in memory of its own: who keeps one keeps no others."""
+        """Return the elements of parts, each in its own memory, so that keeping one does not keep the others."""
         return list(chain.from_iterable([part.singly() for part in parts]))
 
     def singly(self) -> list[Any]:
         if self.integers:
             return self.elements()
-        return rows_of(map_leaves(lambda leaf, _: [row.copy() for row in self.leaf(leaf)], self.whole.value), len(self))
+        return rows_of(map_leaves(lambda leaf, _: [row.copy() for row in self.leaf(leaf)], self.store.value), len(self))
 
     @property
     def complete(self) -> bool:
-        """Whether the arrays tell all of the elements: not of objects of classes, which another process may not know,
-        nor of dicts that somebody may have written into."""
-        if self.integers or type(self.whole.value) is np.ndarray:
+        """Whether the arrays contain all of the elements: not for objects of classes, which another process may not
+        know, nor for dicts that a consumer may have changed."""
+        if self.integers or type(self.store.value) is np.ndarray:
             return True
-        return self.whole.made is None and tells_all(self.whole.value)
+        return self.store.made is None and tells_all(self.store.value)
 
     @property
     def weight(self) -> int:
         """The bytes of an element, as far as they are known."""
-        whole = self.whole
-        return whole.weight if isinstance(whole, LazyColumnStore) else max(1, nbytes(whole.value) // whole.rows)
+        store = self.store
+        return store.weight if isinstance(store, LazyColumnStore) else max(1, nbytes(store.value) // store.rows)
 
     @property
     def bare(self) -> bool:
-        """Whether elements are rows of one array that others see too, and cheap to make and to stack."""
-        return not self.whole.owned and (self.integers or isinstance(self.whole.value, np.ndarray))
+        """Whether elements are rows of one shared array, which are cheap to make and to stack."""
+        return not self.store.owned and (self.integers or isinstance(self.store.value, np.ndarray))
 
     @property
     def value(self) -> Any:
-        """The structure of arrays; for a part of their rows, of views."""
-        whole = self.whole
-        if len(self) == whole.rows:
-            return whole.value
-        return map_leaves(lambda leaf, _: self.leaf(leaf), whole.value)
+        """The structure of arrays; of views for a part of their rows."""
+        store = self.store
+        if len(self) == store.rows:
+            return store.value
+        return map_leaves(lambda leaf, _: self.leaf(leaf), store.value)
 
     def leaf(self, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Return these rows of one array, as a view."""
@@ -250,69 +250,69 @@ class ColumnBatch:
 
     @staticmethod
     def stacked(parts: Sequence[ColumnBatch]) -> Any:
-        """Return parts that follow each other as one structure, in arrays of their own."""
+        """Return consecutive parts as one structure, in new arrays."""
         if len(parts) == 1:
             return parts[0].batch()
-        found = concatenated(parts, [part.whole.value for part in parts])
+        found = concatenated(parts, [part.store.value for part in parts])
         return stack([element for part in parts for element in part]) if found is None else found
 
     def batch(self) -> Any:
-        """Return these rows as one structure, in arrays of their own."""
-        whole = self.whole.value
+        """Return these rows as one structure, in new arrays."""
+        value = self.store.value
         if self.given():
             return self.value
-        return map_leaves(lambda leaf, _: owned_copies(self.leaf(leaf)), whole)
+        return map_leaves(lambda leaf, _: owned_copies(self.leaf(leaf)), value)
 
     def small_batches(self, stops: Sequence[int]) -> list[Any]:
-        """Return copies of the rows up to each of `stops`, all in one go; nothing unless they are small."""
+        """Return copies of the rows up to each of `stops`, all at once; nothing unless they are small."""
         if self.weight * stops[-1] > SMALL * len(stops):
             return []
         begin = self.start
         spans = [slice(begin + start, begin + stop) for start, stop in zip(chain((0,), stops), stops, strict=False)]
         try:
-            return copies(self.whole.value, spans)
-        except MemoryError:  # which the batch says, in its place
+            return copies(self.store.value, spans)
+        except MemoryError:  # the batch raises it, in its place
             return []
 
     @staticmethod
     def gathered(parts: Sequence[ColumnBatch]) -> Sequence[ColumnBatch]:
-        """Return parts that follow each other, if they are many and small, as one, which is cut up in less time."""
+        """Return consecutive parts as one if they are many and small, as one is faster to cut."""
         if len(parts) < FEW or sum([len(part) * part.weight for part in parts]) > SMALL * len(parts):
             return parts
         try:
-            found = concatenated(parts, [part.whole.value for part in parts])
-        except MemoryError:  # which the batch says, in its place
+            found = concatenated(parts, [part.store.value for part in parts])
+        except MemoryError:  # the batch raises it, in its place
             return parts
         return parts if found is None else [ColumnBatch(found, sum(map(len, parts)), owned=True)]
 
     def given(self) -> bool:
-        """Return whether these rows may be handed on as they are: nobody else sees them. From then on somebody does.
+        """Return whether these rows may be passed on without a copy, as nothing else refers to them; mark them given.
 
-        Those of a part keep all in memory, so that a small one is better copied.
+        A part keeps all rows in memory, so a small part is better copied.
         """
-        whole = self.whole
-        mine = whole.owned and whole.made is None and self.start >= whole.given and len(self) * PARTS >= whole.rows
+        store = self.store
+        mine = store.owned and store.made is None and self.start >= store.given and len(self) * PARTS >= store.rows
         if mine:
-            whole.given = self.stop
+            store.given = self.stop
         return mine
 
 
 def as_shared(array: npt.NDArray[Any], rows: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return rows of an array; read-only if it is, also where they are a copy: users see no difference."""
+    """Return rows of an array, read-only if the array is, even if they are a copy: users see no difference."""
     if not array.flags.writeable:
         rows.flags.writeable = False
     return rows
 
 
 def divided(columns: Sequence[ColumnBatch], stops: Sequence[int]) -> Iterator[list[ColumnBatch]]:
-    """Yield the parts of columns that follow each other up to each of `stops`."""
+    """Yield the parts of consecutive columns up to each of `stops`."""
     parts = iter(columns)
     part, begin, at = next(parts), 0, 0
     end = len(part)
     for stop in stops:
         found: list[ColumnBatch] = []
         while end < stop:
-            if at < end:  # else it was used up: with it the rest would be no longer whole, and copied
+            if at < end:  # an empty rest would make the next part incomplete, and so copied
                 found.append(part.rows(at - begin, end - begin))
             part, begin = next(parts), end
             at, end = begin, begin + len(part)
@@ -322,17 +322,17 @@ def divided(columns: Sequence[ColumnBatch], stops: Sequence[int]) -> Iterator[li
 
 
 def is_plain(leaf: Any) -> bool:
-    """Return whether rows of an array, stacked, are always a part of such an array."""
+    """Return whether rows of an array, when stacked, always equal a part of such an array."""
     return type(leaf) is np.ndarray and leaf.ndim > 0 and leaf.dtype.kind in "biufc" and leaf.dtype.isnative
 
 
 def is_row(value: Any) -> bool:
-    """Return whether a value is as a row of arrays is: Python's numbers would be NumPy's when they are taken out again,
-    and objects of classes might have lost what no array tells."""
+    """Return whether a value can be read back from arrays unchanged: Python numbers would become NumPy's, and objects
+    of classes might lose attributes."""
     kind: type[Any] = type(value)  # pyright: ignore[reportUnknownVariableType]
     if kind is tuple or kind is dict:
         return all(map(is_row, value.values() if kind is dict else value))
-    if issubclass(kind, np.character):  # of which an array drops zeros at the end
+    if issubclass(kind, np.character):  # an array drops zeros at their end
         return False
     return isinstance(value, np.generic) or (kind is np.ndarray and value.ndim > 0)
 
@@ -343,7 +343,7 @@ def traits(row: Any) -> tuple[Any, ...]:
 
 
 def tells_all(value: Any) -> bool:
-    """Return whether arrays in tuples and dicts are all that there is."""
+    """Return whether a value consists only of arrays in tuples and dicts."""
     kind: type[Any] = type(value)  # pyright: ignore[reportUnknownVariableType]
     if kind is tuple or kind is dict:
         return all(map(tells_all, value.values() if kind is dict else value))
@@ -356,7 +356,7 @@ def owned_copies(rows: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 def copies(value: Any, spans: Sequence[slice]) -> list[Any]:
-    """Return copies of some spans of the rows of a structure of arrays."""
+    """Return copies of some spans of rows of a structure of arrays."""
     level = open_level(value)
     if level is None:
         return [value[span].copy() for span in spans]
@@ -365,13 +365,13 @@ def copies(value: Any, spans: Sequence[slice]) -> list[Any]:
 
 
 def every_row(test: Callable[[Any], bool], element: Any) -> bool:
-    """Return whether an element has leaves, all of which pass a test."""
+    """Return whether an element has leaves and all of them pass a test."""
     leaves = leaves_of(element)
     return bool(leaves) and all(map(test, leaves))
 
 
 def alike(items: Sequence[Any]) -> bool:
-    """Return whether elements are of one structure, with numbers of one type and arrays of one dtype."""
+    """Return whether elements have one structure, with numbers of one type and arrays of one dtype."""
     kinds = set(map(type, items))
     kind = kinds.pop()
     if kinds:
@@ -384,7 +384,7 @@ def alike(items: Sequence[Any]) -> bool:
 
 
 def arrays_alike(arrays: Sequence[npt.NDArray[Any]]) -> bool:
-    """Return whether arrays are of numbers of one dtype, without metadata, which are not compared and would be lost."""
+    """Return whether arrays have one dtype of numbers without metadata, which is not compared and would be lost."""
     dtypes = {id(dtype): dtype for dtype in [array.dtype for array in arrays]}.values()
     return numeric(arrays[0]) and len(set(dtypes)) == 1 and all(dtype.metadata is None for dtype in dtypes)
 
@@ -400,7 +400,7 @@ def dicts_alike(dicts: Sequence[dict[Any, Any]]) -> bool:
 
 def parts_alike(items: Sequence[Any]) -> bool:
     """Return whether tuples, or objects of one class with parts, are alike."""
-    if type(items[0]) is tuple:  # quicker than to open each
+    if type(items[0]) is tuple:  # faster than opening each
         return len(set(map(len, items))) == 1 and all(map(alike, zip(*items, strict=True)))
     levels = [level for level in map(open_level, items) if level is not None]
     if not levels or any(level.names != levels[0].names for level in levels):
@@ -415,7 +415,7 @@ def numeric(leaf: Any) -> bool:
 
 
 def room(leaf: Any, rows: int, empty: Empty) -> npt.NDArray[Any]:
-    """Return an array for so many rows like this leaf."""
+    """Return an array for `rows` rows like this leaf."""
     if type(leaf) is np.ndarray:
         return empty((rows, *leaf.shape), leaf.dtype)
     like = stack([leaf])
@@ -423,7 +423,7 @@ def room(leaf: Any, rows: int, empty: Empty) -> npt.NDArray[Any]:
 
 
 def is_made_in(element: Any, places: Sequence[npt.NDArray[Any]]) -> bool:
-    """Return whether arrays of an element are all these places: then none is overwritten by another one."""
+    """Return whether an element's arrays are exactly these places, so that none is overwritten by another one."""
     leaves = leaves_of(element)
     return all(any(leaf is place for leaf in leaves) for place in places)
 
@@ -434,7 +434,7 @@ def copied(leaf: Any) -> Any:
 
 
 def put(target: Any, row: int, value: Any, places: Sequence[npt.NDArray[Any]] = ()) -> bool:
-    """Copy a value into a row of arrays if it is like what they are for; what is one of these places lies there."""
+    """Copy a value into a row of arrays if it is of their kind; arrays that are one of these places need no copy."""
     if not isinstance(target, np.ndarray):
         mine, other = open_level(target), open_level(value)
         if mine is None or other is None or type(target) is not type(value) or mine.names != other.names:
@@ -455,7 +455,7 @@ def put(target: Any, row: int, value: Any, places: Sequence[npt.NDArray[Any]] = 
 def fill_array(
     rows: npt.NDArray[Any], start: int, arrays: Iterator[Any], filling: OutputBuffer
 ) -> tuple[int, list[Any]]:
-    """Copy arrays into rows, as `Columns.fill` does."""
+    """Copy arrays into rows, as `ColumnBatch.fill` does."""
     dtype, shape = rows.dtype, rows.shape[1:]
     for row in range(start, len(rows)):
         filling.row = row
@@ -483,11 +483,11 @@ def concatenated(parts: Sequence[ColumnBatch], values: Sequence[Any]) -> Any:
         pieces = [part.leaf(array) for part, array in zip(parts, arrays, strict=True)]
         return joined(pieces) if sum([piece.nbytes for piece in pieces]) >= LARGE else np.concatenate(pieces)
     levels = [open_level(value) for value in values]
-    whole = levels[0]
-    if whole is None or any(level is None or level.names != whole.names for level in levels):
+    top = levels[0]
+    if top is None or any(level is None or level.names != top.names for level in levels):
         return None
     if any(type(value) is not type(first) for value in values):
         return None
     columns = zip(*[level.parts for level in levels if level is not None], strict=True)
     found = [concatenated(parts, column) for column in columns]
-    return None if any(one is None for one in found) else whole.rebuild(found)
+    return None if any(one is None for one in found) else top.rebuild(found)

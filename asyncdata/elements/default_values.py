@@ -1,4 +1,4 @@
-"""Default values: zeros for missing elements, of the shapes and types that they would have."""
+"""Default values: zeros for missing elements, with their shapes and types."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def zero(part: Any) -> Any:
 
 
 def zeros_of(signature: Any) -> Any:
-    """Return zeros as a signature describes them; a dimension of any size has none."""
+    """Return zeros for a signature; an unknown dimension has size 0."""
 
     def make(spec: TensorSpec, _: str) -> Any:
         if spec.dtype == object and not spec.shape:

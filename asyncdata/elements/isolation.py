@@ -1,4 +1,4 @@
-"""Isolation: elements for one more reader, who can change nobody else's: arrays are read-only, dicts and lists new."""
+"""Isolation: copies of elements that one reader cannot change for others: arrays are read-only, dicts and lists new."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from asyncdata.elements.tensors import clone, is_tensor
 __all__ = ("ISOLATED", "is_unchanging", "isolate", "isolated", "read_only")
 
 CONSTANT: Final = (int, float, bool, complex, str, bytes, type(None), np.generic)
-"""Types of what nobody can change."""
+"""Immutable types."""
 
 ISOLATED: Final = (*CONSTANT, np.ndarray)
-"""Types of what nobody can change where elements were renewed before."""
+"""Types that are immutable in elements that `isolate` returned."""
 
 A = TypeVar("A", bound=npt.NDArray[Any])
 
 
 def is_unchanging(value: Any) -> bool:
-    """Return whether several readers may have one value that `isolate` returned: none can put other parts into it."""
+    """Return whether several readers may share one value that `isolate` returned, as none can change its parts."""
     return isinstance(value, CONSTANT) or is_plain_array(value)
 
 
@@ -38,18 +38,18 @@ def are_of(values: Iterable[Any], kinds: tuple[type[Any], ...]) -> bool:
 
 
 def read_only(array: A) -> A:
-    """Return a view of an array that cannot be written to; the array itself if it is so already."""
+    """Return a read-only view of an array; the array itself if it is read-only."""
     if not array.flags.writeable:
         return array
     view = array.view()
     view.flags.writeable = False
     if isinstance(view, np.ma.MaskedArray) and view.mask is not np.ma.nomask:
-        setattr(view, "_mask", read_only(np.asarray(view.mask)))  # noqa: B010  that of the others is writable
+        setattr(view, "_mask", read_only(np.asarray(view.mask)))  # noqa: B010  the mask of other readers is writable
     return view
 
 
 def isolated(items: list[Any], unchanging: tuple[type[Any], ...] = CONSTANT) -> list[Any]:
-    """Return elements for one more reader, as `isolate` does. `unchanging` are types of what needs no view."""
+    """Return elements for one more reader, as `isolate` does. Values of the types `unchanging` need no view."""
     kinds = set(map(type, items))
     if all(issubclass(kind, unchanging) for kind in kinds):
         return items
@@ -63,8 +63,8 @@ def isolated(items: list[Any], unchanging: tuple[type[Any], ...] = CONSTANT) -> 
 def isolate(value: Any) -> Any:
     """Return an element for one more reader: its arrays as read-only views, its dicts, lists and objects as new ones.
 
-    Objects that are no structure are as they were. So is one that cannot be taken apart or put together: a step that
-    does so says it.
+    Objects that are not a structure are not copied. Nor is one that cannot be opened or rebuilt: a step that needs its
+    parts raises the error.
     """
     kind: type[Any] = type(value)  # pyright: ignore[reportUnknownVariableType]
     if issubclass(kind, CONSTANT):
@@ -75,12 +75,12 @@ def isolate(value: Any) -> Any:
         return isolated([*value])
     try:
         return isolated_parts(value)
-    except Exception:  # noqa: BLE001  which a step that needs the parts says
+    except Exception:  # noqa: BLE001  a step that needs the parts raises it
         return value
 
 
 def isolated_parts(value: Any) -> Any:
-    """Return a tensor, ragged rows or a structure with parts for one more reader; any other object as it is."""
+    """Return a tensor, ragged rows or a structure with parts for one more reader; other objects unchanged."""
     if is_tensor(value):
         return clone(value)
     if isinstance(value, Ragged):
@@ -90,7 +90,7 @@ def isolated_parts(value: Any) -> Any:
 
 
 def isolated_array(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return an array that cannot be written to, of objects of which the same is true."""
+    """Return a read-only array; objects in it are isolated too."""
     if array.dtype != object or are_of(array.flat, CONSTANT):
         return read_only(array)
     made = array.copy()

@@ -1,4 +1,4 @@
-"""Ragged: rows of different lengths as one array and the places where each row begins and ends."""
+"""Ragged: rows of different lengths as one array and the splits between rows."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ Array = npt.NDArray[Any]
 class Ragged:
     """Rows of different lengths, one after another in `values`; row i is `values[row_splits[i]:row_splits[i + 1]]`.
 
-    As tf.RaggedTensor, with one ragged axis, the second; rows are views, and so is a slice without
-    a step, which is a `Ragged` again. `unbatch` and `from_tensor_slices` take it apart.
+    Like tf.RaggedTensor with one ragged axis, the second. Rows are views, and so is a slice without a step, which is
+    again a `Ragged`. `unbatch` and `from_tensor_slices` split it into rows.
 
     >>> import asyncdata as ad
     >>> import numpy as np
@@ -39,7 +39,7 @@ class Ragged:
     """The rows, one after another along the first axis."""
 
     row_splits: Array
-    """Where each row begins, and where the last one ends: one more than there are rows."""
+    """The beginning of each row, and the end of the last one: one more value than there are rows."""
 
     def __init__(self, values: npt.ArrayLike, row_splits: npt.ArrayLike) -> None:
         values, row_splits = np.asanyarray(values), np.asarray(row_splits)
@@ -79,7 +79,7 @@ class Ragged:
 
     @property
     def shape(self) -> tuple[int | None, ...]:
-        """How many rows there are, `None` for their lengths, and the shape of what they are made of."""
+        """The number of rows, `None` for their lengths, and the shape of an item."""
         return (len(self), None, *self.values.shape[1:])
 
     @property
@@ -89,7 +89,7 @@ class Ragged:
 
     @property
     def nbytes(self) -> int:
-        """How many bytes the values and the splits take."""
+        """The size of the values and the splits in bytes."""
         return self.values.nbytes + self.row_splits.nbytes
 
     def __eq__(self, other: object) -> bool:

@@ -1,4 +1,4 @@
-"""What a leaf of an element looks like: its shape and dtype."""
+"""TensorSpec: the shape and dtype of a leaf of an element."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class TensorSpec:
     """
 
     shape: tuple[int | None, ...] | None
-    """Size of each dimension, `None` where any size will do; `None` for the whole if any shape will do."""
+    """Size of each dimension, `None` for any size; `None` instead of a tuple for any shape."""
 
     dtype: np.dtype[Any]
     """NumPy dtype; `object` for `str`, `bytes` and any other Python object."""
@@ -73,11 +73,11 @@ class TensorSpec:
         )
 
     def stacked(self, size: int | None) -> TensorSpec:
-        """Return what `size` of these look like when they are stacked, `None` for any number."""
+        """Return the spec of `size` of these stacked, `None` for any number."""
         return TensorSpec(None if self.shape is None else (size, *self.shape), self.dtype)
 
     def row(self) -> TensorSpec:
-        """Return what this looks like at a place of its first axis."""
+        """Return the spec of a row along the first axis."""
         return TensorSpec(self.shape[1:] if self.shape else None, self.dtype)
 
 
@@ -85,7 +85,7 @@ class TensorSpec:
 class RaggedTensorSpec(TensorSpec):
     """Shape and dtype of a leaf that is a `Ragged`, as `tf.RaggedTensorSpec`: the second size is `None`.
 
-    `ragged_rank` tells how many axes are ragged, which in a `Ragged` is one; `PlanError` for another number.
+    `ragged_rank` is the number of ragged axes, which must be one; `PlanError` for another number.
 
     >>> import asyncdata as ad
     >>> spec = ad.RaggedTensorSpec(shape=(None, None), dtype="int32")
@@ -114,11 +114,11 @@ class RaggedTensorSpec(TensorSpec):
         return found
 
     def stacked(self, size: int | None) -> TensorSpec:
-        """Return what `size` of these look like in a batch: an array of objects."""
+        """Return the spec of a batch of `size` of these: an array of objects."""
         return TensorSpec((size,), object)
 
     def row(self) -> TensorSpec:
-        """Return what a row looks like."""
+        """Return the spec of a row."""
         return TensorSpec(None if self.shape is None else self.shape[1:], self.dtype)
 
 
@@ -132,13 +132,13 @@ def of_rows(rows: Any, spec: RaggedTensorSpec) -> Ragged:
 
 
 def sizes_of(ragged: Ragged) -> tuple[int, ...]:
-    """Return how many rows there are, and the shape of what is in a row."""
+    """Return the number of rows, and the shape of an item."""
     return (len(ragged), *ragged.values.shape[1:])
 
 
 def held(value: Any, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
-    """Return `value` as an array of a dtype; an error where numbers would be changed, but for rounding, or made of
-    strings, or bools of anything else."""
+    """Return `value` as an array of a dtype; raise if a number would change by more than rounding, or if strings would
+    become numbers, or other values bools."""
     kind: type[Any] = type(value)  # pyright: ignore[reportUnknownVariableType]
     if (kind is int and dtype.kind in "iu") or getattr(value, "dtype", float if kind is float else None) == dtype:
         return np.asarray(value, dtype=dtype)

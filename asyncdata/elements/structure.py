@@ -1,6 +1,6 @@
 """Nested elements: stack, unstack, slice, describe, check and measure them.
 
-`levels` says what is a structure.
+`tree` defines which values are a structure.
 """
 
 from __future__ import annotations
@@ -55,12 +55,12 @@ CURES = {
     "shape": "make them equal, or take padded_batch, ragged_batch or bucket_by_sequence_length",
     "parts": "make them equal, with the same number of parts in each",
 }
-"""What to do about leaves that are unlike, by what differs."""
+"""Advice for leaves that do not match, by what differs."""
 
 NUMBERS = frozenset({int, float, bool, complex})
 
 IN_MEMORY: Final = (dict, UserDict, MappingProxyType)
-"""Mappings whose parts are not read from elsewhere when they are asked for."""
+"""Mappings whose parts are in memory."""
 
 
 def leaves_of(value: Any) -> list[Any]:
@@ -70,7 +70,7 @@ def leaves_of(value: Any) -> list[Any]:
 
 
 def map_leaves(fn: Callable[[Any, str], Any], value: Any, where: str = "") -> Any:
-    """Return the structure with `fn(leaf, path)` in the place of each leaf."""
+    """Return the structure with each leaf replaced by `fn(leaf, path)`."""
     level = open_level(value)
     if level is None:
         return fn(value, where)
@@ -83,8 +83,8 @@ def stack(column: list[Any], where: str = "") -> Any:
     """Stack elements of one structure into one element whose leaves have a new first axis.
 
     Python ints become int64, floats float64, bools bool; arrays are stacked under NumPy's rules; `str`, `bytes`
-    and other objects become an object array, tensors of PyTorch a tensor. Raises `StructureError` that names leaf,
-    element and both shapes.
+    and other objects become an object array, PyTorch tensors a tensor. Raises `StructureError` that names leaf, element
+    and both shapes.
     """
     kinds = set(map(type, column))
     if len(kinds) > 1:
@@ -144,7 +144,7 @@ def stack_other(column: list[Any], kind: type[Any], where: str) -> Any:
 
 
 def stack_leaves_of_torch(column: list[Any], where: str) -> Any:
-    """Stack tensors, all of which have one shape; `StructureError` if some leaves are none."""
+    """Stack tensors of one shape; `StructureError` if some leaves are not tensors."""
     check_all_tensors(column, where)
     check_same(column, [tuple(tensor.shape) for tensor in column], "shape", where)
     return stack_tensors(column)
@@ -163,7 +163,7 @@ def check_all_tensors(column: list[Any], where: str) -> None:
 
 
 def arranged(level: TreeLevel, names: list[str]) -> TreeLevel:
-    """Return a level with its parts in the order of `names`, if those are its parts' names."""
+    """Return a level with its parts in the order of `names`, if its parts have these names."""
     if level.names == names or sorted(level.names) != sorted(names):
         return level
     by_name = dict(zip(level.names, level.parts, strict=True))
@@ -211,7 +211,7 @@ def array_of(value: Any, index: int, where: str) -> npt.NDArray[Any]:
 
 
 def asarray(value: Any) -> npt.NDArray[Any]:
-    """Return an array-like as an array; strings as objects, since NumPy's own lose zeros at their end."""
+    """Return an array-like as an array; strings as objects, since NumPy's strings lose zeros at their end."""
     array = as_array(value) if is_tensor(value) else np.asarray(value)
     if array.dtype.kind not in "US":
         return array
@@ -252,7 +252,7 @@ def leaf(where: str) -> str:
 
 
 class LeadingDimension(NamedTuple):
-    """The size of the first axis that all leaves share, or why there is none."""
+    """The size of the first axis that all leaves share, or the reason why there is none."""
 
     rows: int
     problem: str | None
@@ -278,7 +278,7 @@ def leading_dimension(value: Any) -> LeadingDimension:
 
 
 def unstack(value: Any) -> list[Any]:
-    """Return the elements that `stack` would make `value` of: views of arrays, NumPy scalars, objects."""
+    """Return the elements of which `value` is the stack: views of arrays, NumPy scalars, objects."""
     rows, problem = leading_dimension(value)
     if problem is not None:
         raise StructureError(f"cannot split an element along its first axis: {problem}")
@@ -286,13 +286,13 @@ def unstack(value: Any) -> list[Any]:
 
 
 def rows_of(value: Any, rows: int) -> list[Any]:
-    """Return the elements whose leaves lie along the first axis of the leaves of `value`, `rows` long."""
+    """Return the elements along the first axis of the leaves of `value`, which has `rows` rows."""
     level = open_level(value)
     if level is None:
-        if is_masked(value) and value.ndim == 1:  # whose scalars have no dtype where masked
+        if is_masked(value) and value.ndim == 1:  # masked scalars have no dtype
             return [value[row, ...] for row in range(rows)]
         return list(value.detach()) if is_tensor(value) else list(value)
-    if not level.parts:  # no column tells how many
+    if not level.parts:  # there is no column to give the number of rows
         return [level.rebuild(()) for _ in range(rows)]
     columns = [rows_of(part, rows) for part in level.parts]
     if type(value) is tuple:
@@ -312,21 +312,21 @@ def slice_rows(value: Any, start: int, stop: int) -> list[Any]:
     return rows_of(map_leaves(lambda part, _: part[start:stop], value), stop - start)
 
 
-def as_arrays(value: Any, *whole: type[Any], tensors: bool = False) -> Any:
+def as_arrays(value: Any, *leaves: type[Any], tensors: bool = False) -> Any:
     """Return the structure with lists and other array-likes as NumPy arrays; strings become object arrays.
 
-    A `Ragged` stays one, and a masked array. With `tensors` those stay too, and lists of them become one. What is of
-    a type of `whole` is left as it is, and lists of such become object arrays.
+    A `Ragged` or a masked array is not changed. With `tensors`, tensors are not changed either, and lists of them
+    become one tensor. Values of the types `leaves` are not changed, and lists of them become object arrays.
     """
-    whole = (*whole, np.ma.MaskedArray)
+    leaves = (*leaves, np.ma.MaskedArray)
 
     def convert(part: Any, where: str) -> Any:
-        if isinstance(part, (str, bytes, Ragged, *whole)) or part is None:
+        if isinstance(part, (str, bytes, Ragged, *leaves)) or part is None:
             return part
         if is_tensor(part):
             return part if tensors else as_array(part)[()]
         try:
-            array = stack([convert(one, where) for one in part]) if begins_with(part, whole) else asarray(part)
+            array = stack([convert(one, where) for one in part]) if begins_with(part, leaves) else asarray(part)
         except ValueError as error:
             raise PlanError(f"{leaf(where)} is not an array: {error}") from None
         return array if array.ndim or isinstance(part, np.ndarray) or is_tensor(array) else array[()]
@@ -334,11 +334,11 @@ def as_arrays(value: Any, *whole: type[Any], tensors: bool = False) -> Any:
     return map_leaves(convert, value)
 
 
-def begins_with(value: Any, whole: tuple[type[Any], ...]) -> bool:
-    """Return whether a list, or the first of those in it, begins with an object of one of these types."""
+def begins_with(value: Any, kinds: tuple[type[Any], ...]) -> bool:
+    """Return whether a list, or its first nested list, begins with an object of one of these types."""
     while isinstance(value, (list, tuple)) and value:
         value = cast("Sequence[Any]", value)[0]
-    return isinstance(value, whole) or is_tensor(value)
+    return isinstance(value, kinds) or is_tensor(value)
 
 
 def conform(value: Any, signature: Any, where: str = "") -> Any:
@@ -357,7 +357,7 @@ def conform(value: Any, signature: Any, where: str = "") -> Any:
 
 
 def check_signature(argument: str, signature: Any) -> Any:
-    """Return a structure of `TensorSpec`; raise `PlanError` if it is made of something else."""
+    """Return a structure of `TensorSpec`; raise `PlanError` if it contains anything else."""
 
     def check(part: Any, where: str) -> None:
         if not isinstance(part, TensorSpec):
@@ -380,7 +380,7 @@ def same_structure(one: Any, other: Any) -> bool:
 
 
 def paired(types: Any, shapes: Any) -> Any:
-    """Return the signature that tf.data's older pair `output_types`, `output_shapes` means; `PlanError` for others."""
+    """Return the signature for tf.data's older pair `output_types`, `output_shapes`; `PlanError` if they differ."""
     level = open_level(types)
     if level is None:
         cure = "; a structure is a tuple or a dict, not a list" if isinstance(types, list) else ""
@@ -400,7 +400,7 @@ def paired(types: Any, shapes: Any) -> Any:
 
 
 def shape_mismatch(types: Any, shapes: Any) -> PlanError:
-    """Return the error for shapes that have another structure than dtypes."""
+    """Return the error for shapes whose structure differs from that of the dtypes."""
     return PlanError(
         f"from_generator(output_shapes=) needs a shape for each dtype, in the structure of {types!r:.80}, "
         f"got {shapes!r:.80}"
@@ -422,7 +422,7 @@ def spec_of(value: Any) -> Any:
 
 
 def common_spec(first: Any, other: Any, where: str = "") -> Any:
-    """Return what two elements with these specs both look like: sizes that differ are left open.
+    """Return the spec that fits two elements with these specs: sizes that differ become `None`.
 
     Raises `StructureError` if their structures or dtypes differ.
     """
@@ -444,7 +444,7 @@ def common_spec(first: Any, other: Any, where: str = "") -> Any:
 
 
 def shared_spec(signatures: Sequence[Any]) -> Any:
-    """Return what elements with any of these signatures look like; `None` if one is not known or they are unlike."""
+    """Return the spec that fits elements with any of these signatures; `None` if one is unknown or they conflict."""
     if any(one is None for one in signatures):
         return None
     try:
@@ -454,7 +454,7 @@ def shared_spec(signatures: Sequence[Any]) -> Any:
 
 
 def nbytes(value: Any) -> int:
-    """Return about how many bytes an element occupies; one that cannot be weighed is taken for a plain object."""
+    """Return the approximate size of an element in bytes; one that cannot be measured counts as a plain object."""
     if isinstance(value, (np.ndarray, Ragged)):
         return value.nbytes + 100
     kind: type[Any] = type(value)  # pyright: ignore[reportUnknownVariableType]
@@ -465,17 +465,17 @@ def nbytes(value: Any) -> int:
         if level is not None:
             return sum(map(nbytes, level.parts)) + 100
         return tensor_bytes(value) + 100 if is_tensor(value) else sys.getsizeof(value)
-    except Exception:  # noqa: BLE001  of its own `__sizeof__`, or as a field of it cannot be read
+    except Exception:  # noqa: BLE001  its `__sizeof__` may raise, or a field may be unreadable
         return object.__sizeof__(value)
 
 
 def prefixed(signature: Any, size: int | None) -> Any:
-    """Return the signature of a batch of such elements; `None` if theirs is not known."""
+    """Return the signature of a batch of elements with a signature; `None` if that is unknown."""
     return None if signature is None else map_leaves(lambda spec, _: spec.stacked(size), signature)
 
 
 def unprefixed(signature: Any) -> tuple[int | None, Any]:
-    """Return how many rows each element has, and the spec of a row; `None` for an unknown one."""
+    """Return the number of rows of each element, and the spec of a row; `None` for what is unknown."""
     rows: set[int | None] = set()
 
     def row(spec: Any, _: str) -> TensorSpec:

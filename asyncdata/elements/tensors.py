@@ -1,4 +1,4 @@
-"""Tensors of PyTorch: all that the package does with them, without importing torch: who has a tensor has done so."""
+"""PyTorch tensors as elements. The package never imports torch: a program that has a tensor has imported it."""
 
 from __future__ import annotations
 
@@ -35,20 +35,20 @@ __all__ = (
 )
 
 NUMBERS: Final = frozenset("biufc")
-"""Kinds of dtypes of which tensors can be: booleans, integers, floats and complex numbers."""
+"""The kinds of dtypes that tensors can have: booleans, integers, floats and complex numbers."""
 
 WIDER: Final = {"bfloat16": "float32", "float8_e4m3fn": "float32", "float8_e5m2": "float32"}
-"""Dtypes that NumPy does not have, and one of NumPy's that holds all of their values."""
+"""Dtypes that NumPy does not have, and the NumPy dtype that holds all their values."""
 
 
 def is_tensor(value: Any) -> bool:
-    """Return whether a value is a tensor of PyTorch, or of a subclass."""
+    """Return whether a value is a PyTorch tensor, or of a subclass."""
     kind = getattr(sys.modules.get("torch"), "Tensor", None)
     return kind is not None and isinstance(value, kind)
 
 
 def is_numbers(value: Any) -> bool:
-    """Return whether a value is an array of numbers, or a number of NumPy's; a masked array is none."""
+    """Return whether a value is an array of numbers or a NumPy number, and not a masked array."""
     if not isinstance(value, (np.ndarray, np.generic)) or isinstance(value, np.ma.MaskedArray):
         return False
     dtype: np.dtype[Any] = cast("Any", value).dtype
@@ -56,12 +56,12 @@ def is_numbers(value: Any) -> bool:
 
 
 def any_tensor(values: Sequence[Any]) -> bool:
-    """Return whether one of some values is a tensor."""
+    """Return whether any value is a tensor."""
     return "torch" in sys.modules and any(map(is_tensor, values))
 
 
 def dataloader_hint() -> str:
-    """Return what to give a DataLoader of PyTorch, if the program may be using one."""
+    """Return advice for PyTorch's DataLoader, if the program may be using one."""
     used = "torch.utils.data" in sys.modules
     return (
         "; pass dataset.to_torch() to PyTorch's DataLoader, with batch_size=None if its elements are batches"
@@ -71,7 +71,7 @@ def dataloader_hint() -> str:
 
 
 def loaded() -> Any:
-    """Return the module torch; `StructureError` if nobody has imported it."""
+    """Return the module torch; `StructureError` if the program has not imported it."""
     torch = sys.modules.get("torch")
     if torch is None:
         raise StructureError("the element contains a PyTorch tensor, but torch is not imported: import torch first")
@@ -91,19 +91,19 @@ def numpy_dtype(tensor: Any) -> np.dtype[Any]:
 
 
 def tensor_bytes(tensor: Any) -> int:
-    """Return how many bytes the numbers of a tensor take."""
+    """Return the size of a tensor's data in bytes."""
     return tensor.numel() * tensor.element_size()
 
 
 def is_dense(tensor: Any) -> bool:
-    """Return whether the numbers of a tensor lie in this computer's memory, as those of an array do."""
+    """Return whether a tensor's data is in the host's memory, laid out as an array's."""
     kind = str(getattr(tensor, "layout", "torch.strided"))
     quantized = getattr(tensor, "is_quantized", False)
     return tensor.device.type == "cpu" and kind == "torch.strided" and not quantized
 
 
 def plain(tensor: Any) -> Any:
-    """Return a tensor on the CPU without its gradient and with its numbers as they are read."""
+    """Return a tensor on the CPU without its gradient, with lazy conjugation and negation resolved."""
     if not is_dense(tensor):
         raise StructureError(
             f"a tensor on device {tensor.device} with layout {tensor.layout} has no array: take .cpu() or .to_dense()"
@@ -112,7 +112,7 @@ def plain(tensor: Any) -> Any:
 
 
 def as_array(tensor: Any) -> npt.NDArray[Any]:
-    """Return a tensor as an array, which may share its memory; of a dtype that NumPy does not have as float32."""
+    """Return a tensor as an array, which may share its memory; as float32 if NumPy does not have its dtype."""
     torch, name = loaded(), dtype_name(tensor)
     return plain(tensor if name not in WIDER else tensor.to(getattr(torch, WIDER[name]))).numpy()
 
@@ -123,8 +123,8 @@ def from_array(array: npt.NDArray[Any]) -> Any:
 
 
 def tensor_of(numbers: Any) -> Any:
-    """Return numbers as a tensor on the CPU that shares their memory; a copy if they are read-only, or lie as
-    no tensor can. A tensor is returned without its gradient.
+    """Return numbers as a tensor on the CPU that shares their memory; a copy if they are read-only, or have a layout
+    that a tensor cannot have. A tensor is returned without its gradient.
     """
     if is_tensor(numbers):
         return numbers.detach()
@@ -136,14 +136,14 @@ def tensor_of(numbers: Any) -> Any:
 
 @cache
 def torch_dtype(dtype: np.dtype[Any]) -> Any:
-    """Return the dtype of PyTorch that is one of NumPy; `TypeError` if there is none."""
+    """Return the PyTorch dtype for a NumPy dtype; `TypeError` if there is none."""
     return tensor_of(np.empty(0, dtype)).dtype
 
 
 def tensor_parts(packed: Any, likes: Sequence[tuple[int, Any]]) -> list[Any]:
-    """Return tensors that lie in one of bytes, each from a byte on, with the shape and dtype of an array or tensor.
+    """Return views into a tensor of bytes: each begins at an offset, and has the shape and dtype of an array or tensor.
 
-    The bytes, and those before each tensor, are a multiple of any dtype's size.
+    The size in bytes and all offsets are multiples of every dtype's size.
     """
     views: dict[Any, Any] = {}
     parts: list[Any] = []
@@ -162,7 +162,7 @@ def clone(tensor: Any) -> Any:
 
 
 def array_and_dtype(tensor: Any) -> tuple[npt.NDArray[Any], str]:
-    """Return the numbers of a tensor as an array, and the dtype's name if NumPy has none such: then they are bytes."""
+    """Return a tensor's data as an array; if NumPy does not have its dtype, as bytes with the dtype's name."""
     if numpy_dtype(tensor).kind != "O":
         return as_array(tensor), ""
     data = plain(tensor).contiguous().reshape(-1).view(loaded().uint8).numpy()
@@ -170,7 +170,7 @@ def array_and_dtype(tensor: Any) -> tuple[npt.NDArray[Any], str]:
 
 
 def from_array_and_dtype(array: npt.NDArray[Any], name: str) -> Any:
-    """Return the tensor of which `array_and_dtype` told this."""
+    """Return the tensor for a result of `array_and_dtype`."""
     torch = loaded()
     if not name:
         return torch.from_numpy(array)
@@ -187,7 +187,7 @@ def tensor_content(tensor: Any) -> tuple[Any, ...]:
 
 
 def stack_tensors(column: Sequence[Any]) -> Any:
-    """Return tensors of one shape as one, without their gradients."""
+    """Stack tensors of one shape, without their gradients."""
     try:
         return loaded().stack([tensor.detach() for tensor in column])
     except RuntimeError as error:
@@ -195,7 +195,7 @@ def stack_tensors(column: Sequence[Any]) -> Any:
 
 
 def common_tensor_dtype(column: Sequence[Any]) -> Any:
-    """Return the dtype that can hold the numbers of some tensors, as torch has it."""
+    """Return the dtype that can hold the numbers of some tensors, by torch's promotion rules."""
     torch, dtype = loaded(), column[0].dtype
     for tensor in column:
         dtype = torch.promote_types(dtype, tensor.dtype)
@@ -203,9 +203,9 @@ def common_tensor_dtype(column: Sequence[Any]) -> Any:
 
 
 def filled_tensors(column: Sequence[Any], shape: Sequence[int], value: Any) -> Any:
-    """Return tensors as one, each filled up to a shape with `value`, zero if it is `None`.
+    """Stack tensors, each padded to a shape with `value`, zero if it is `None`.
 
-    `StructureError` for a value that the dtype cannot hold.
+    `StructureError` for a value that the dtype cannot represent.
     """
     torch, dtype = loaded(), common_tensor_dtype(column)
     out = torch.full((len(column), *shape), 0, dtype=dtype, device=column[0].device)
@@ -224,5 +224,5 @@ def filled_tensors(column: Sequence[Any], shape: Sequence[int], value: Any) -> A
 
 
 def tensor_zeros(tensor: Any) -> Any:
-    """Return a tensor like another, of zeros."""
+    """Return zeros like a tensor."""
     return loaded().zeros_like(tensor.detach())

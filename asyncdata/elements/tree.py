@@ -1,7 +1,7 @@
-"""Levels: which values are structure, their parts, and a value of the same class with other parts.
+"""Levels of a structure: opens a value into its parts, and rebuilds a value of the same class with other parts.
 
-Tuples, dicts and other mappings, named tuples, dataclasses and whatever is registered with optree are structure;
-everything else, lists included, is a leaf.
+Tuples, dicts and other mappings, named tuples, dataclasses and classes registered with optree are structure; all other
+values, including lists, are leaves.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ __all__ = ("LEAVES", "TreeLevel", "open_level")
 LEAVES: frozenset[type[Any]] = frozenset(
     {np.ndarray, int, float, bool, complex, str, bytes, bytearray, type(None), list}
 )
-"""The types of most leaves, which are not opened."""
+"""The most common types of leaves, which are recognised first."""
 
 
 class TreeLevel(NamedTuple):
-    """One level of a structure: its parts, their names for messages, and how to put such parts together again.
+    """One level of a structure: its parts, their names for messages, and a function that rebuilds it from parts.
 
-    `rebuild` calls no constructor of the user's. If a class that is registered with optree fails to be made, that is
-    a `StructureError`.
+    `rebuild` calls no constructor of a user's class. If a class registered with optree cannot be rebuilt, it raises
+    `StructureError`.
     """
 
     parts: list[Any]
@@ -55,7 +55,7 @@ def open_level(value: Any) -> TreeLevel | None:
 
 
 def open_other(value: Any) -> TreeLevel | None:
-    """Open a named tuple, an object that optree knows, or a mapping."""
+    """Open a named tuple, an object of a class registered with optree, or a mapping."""
     if not optree.tree_is_leaf(value, none_is_leaf=True):
         return open_named_tuple(value) if is_named_tuple(type(value)) else open_registered(value)
     return open_mapping(cast("Mapping[Any, Any]", value)) if isinstance(value, Mapping) else None
@@ -71,7 +71,7 @@ def open_dict(value: dict[Any, Any]) -> TreeLevel:
 
 
 def open_mapping(value: Mapping[Any, Any]) -> TreeLevel:
-    """Open a mapping of a class of its own."""
+    """Open a mapping that is not a dict."""
     try:
         keys = list(value)
         parts = [value[key] for key in keys]
@@ -85,7 +85,7 @@ def open_mapping(value: Mapping[Any, Any]) -> TreeLevel:
 
 
 def mapping_like(value: Mapping[Any, Any], parts: dict[Any, Any]) -> Mapping[Any, Any]:
-    """Return a copy of a mapping with other parts; a dict where a copy cannot be written to, or changes the parts."""
+    """Return a copy of a mapping with other parts; a dict if a copy cannot be written to, or changes the parts."""
     if not isinstance(value, MutableMapping):
         return parts
     try:
@@ -96,7 +96,7 @@ def mapping_like(value: Mapping[Any, Any], parts: dict[Any, Any]) -> Mapping[Any
             made[key] = part
         kept = type(made) is type(value) and len(made) == len(parts)
         return made if kept and all(made[key] is part for key, part in parts.items()) else parts
-    except Exception:  # noqa: BLE001  whatever the class does, the parts are kept
+    except Exception:  # noqa: BLE001  whatever the class does, no part is lost
         return parts
 
 
@@ -110,7 +110,7 @@ def open_dataclass(value: Any) -> TreeLevel:
 
 
 def dataclass_like(value: Any, parts: dict[str, Any]) -> Any:
-    """Return an object with other parts and all other attributes of `value`, without a call of its constructor."""
+    """Return an object with other parts and all other attributes of `value`, without calling its constructor."""
     kind: type[Any] = type(value)  # pyright: ignore[reportUnknownVariableType]
     try:
         try:
@@ -125,7 +125,7 @@ def dataclass_like(value: Any, parts: dict[str, Any]) -> Any:
 
 
 def attributes(value: Any) -> dict[str, Any]:
-    """Return the attributes of an object, in slots and `__dict__`, but for those that are computed from its parts."""
+    """Return the attributes of an object, in slots and `__dict__`, except those computed from its parts."""
     kind: type[Any] = type(value)  # pyright: ignore[reportUnknownVariableType]
     slots = [name for base in kind.__mro__ for name in named_slots(base)]
     found = {name: getattr(value, name) for name in slots if hasattr(value, name)}
@@ -141,12 +141,12 @@ def named_slots(kind: type[Any]) -> Sequence[str]:
 
 
 def is_named_tuple(kind: Any) -> bool:
-    """Return whether tuples of a class have names for their parts; those that `os.stat` returns have not."""
+    """Return whether a class is a named tuple; the results of `os.stat` are not."""
     return issubclass(kind, tuple) and hasattr(kind, "_fields") and not hasattr(kind, "n_sequence_fields")  # pyright: ignore[reportUnknownArgumentType]
 
 
 def open_named_tuple(value: Any) -> TreeLevel:
-    """Open a named tuple; it is put together again without its class's own `__new__`."""
+    """Open a named tuple; it is rebuilt without its class's own `__new__`."""
 
     kind = cast("type[tuple[Any, ...]]", type(value))
 
@@ -160,7 +160,7 @@ def open_named_tuple(value: Any) -> TreeLevel:
 
 
 def open_registered(value: Any) -> TreeLevel:
-    """Open an object of another class that optree knows."""
+    """Open an object of another class that is registered with optree."""
     kind = type(value).__name__
     try:
         parts, metadata, entries, unflatten = optree.tree_flatten_one_level(value, none_is_leaf=True)

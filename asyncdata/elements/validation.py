@@ -1,4 +1,4 @@
-"""Arguments that are checked where they are given: flags and dtypes."""
+"""Checks of arguments: flags and dtypes."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ BOOLS: Final = (bool, np.bool_)
 
 
 def check_flag(method: str, name: str, value: Any) -> bool:
-    """Return `value` as a bool; raise `PlanError` if it is none."""
+    """Return `value` as a bool; raise `PlanError` if it is not one."""
     if type(value) not in BOOLS:
         raise PlanError(f"{method}({name}=) must be True or False, got {value!r:.80}")
     return bool(value)
 
 
 def check_choice(method: str, name: str, value: Any) -> bool | None:
-    """Return `value` as a bool, or `None` where it is left open; raise `PlanError` if it is neither."""
+    """Return `value` as a bool, or `None`; raise `PlanError` if it is neither."""
     if value is not None and type(value) not in BOOLS:
         raise PlanError(f"{method}({name}=) must be True, False or None, got {value!r:.80}")
     return None if value is None else bool(value)
 
 
 def check_dtype(argument: str, value: Any) -> np.dtype[Any]:
-    """Return a dtype, for one of TensorFlow's that of NumPy; raise `PlanError` if it is none."""
+    """Return a NumPy dtype, also for one of TensorFlow's; raise `PlanError` if it is not a dtype."""
     kind = getattr(value, "as_numpy_dtype", value)
     try:
-        if kind is not None:  # which would be float64
+        if kind is not None:  # None would be float64
             return np.dtype(kind)
     except (TypeError, ValueError):
         pass

@@ -1,4 +1,4 @@
-"""Memory for large arrays: buffers that are used again, copies by two threads, arrays that functions fill."""
+"""Memory for large arrays: reused buffers, copies by two threads, arrays that functions fill."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Buffer pool: large objects are made in memory that earlier ones left, not in fresh pages."""
+"""BufferPool: reuses the memory of earlier large arrays instead of fresh pages."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ("LARGE", "POOL", "Array", "BufferPool", "Empty", "empty", "joined", "
 Array: TypeAlias = npt.NDArray[Any]
 
 Empty: TypeAlias = Callable[[tuple[int, ...], np.dtype[Any]], Array]
-"""Gives an array of a shape and a dtype, as `numpy.empty` does."""
+"""Allocates an array of a shape and a dtype, as `numpy.empty` does."""
 
 LARGE: Final = 1 << 21
 """Arrays of fewer bytes are left to the allocator."""
@@ -34,24 +34,24 @@ M_TOP_PAD: Final = -2  # malloc.h
 
 @cache
 def keep_memory_warm() -> None:
-    """Have glibc's allocator keep up to 64 MB of freed memory, once, instead of giving it back to the kernel.
+    """Let glibc's allocator retain up to 64 MB of freed memory instead of returning it to the kernel; only once.
 
-    A pipeline frees elements and makes others of the same size. By default each large block is mapped anew, and its
+    A pipeline frees elements and allocates others of the same size. By default each large block is mapped anew, and its
     pages are faulted in one by one: batches of 100 KB records take up to 1.3 times as long. glibc raises both of its
-    thresholds when a mapped block is freed (mallopt(3), M_MMAP_THRESHOLD); this frees one of just below the largest
-    size that counts. A thread's memory comes in heaps of 64 MB, and one that is empty is unmapped at once, unless so
-    much as the padding is wanted. Other allocators are not changed by it. Nothing is touched.
+    thresholds when a mapped block is freed (mallopt(3), M_MMAP_THRESHOLD); this frees a block just below the largest
+    size that counts. A thread's memory comes in heaps of 64 MB, and an empty heap is unmapped at once unless the
+    padding covers it. Other allocators are not affected. No pages are touched.
     """
     bytearray(MAX_BUFFER_BYTES)
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
-    if mallopt is not None:  # musl has none
+    if mallopt is not None:  # musl does not have it
         mallopt(M_TOP_PAD, MAX_POOL_BYTES)  # from here on the thresholds stay where they are
 
 
 class BufferPool:
-    """Memory that nobody uses, at most `most` bytes of it; what was used last is taken first.
+    """Idle memory, at most `most` bytes; the most recently used is taken first.
 
-    An allocator cuts small things from a large block that is free, and then the next batch is of fresh pages after all.
+    A general allocator cuts small objects from a large free block, and the next batch then needs fresh pages after all.
 
     >>> pool = BufferPool(most=1 << 20)
     >>> rows = pool.empty((1000, 100), np.dtype(np.uint8))
@@ -67,10 +67,10 @@ class BufferPool:
         self.idle: list[Array] = []
         self.bytes = 0
         self.allocate: Callable[[int], Array] = plain_memory
-        self.lock = forks.lock()  # never waited for: a finalizer may run while its own thread holds it
+        self.lock = forks.lock()  # never waited for, as a finalizer may run while its own thread holds it
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
-        """Return an array that holds nothing in particular, in rows, of numbers or others that are no objects."""
+        """Return an uninitialised array in row-major order; its dtype must not hold objects."""
         need = prod(shape) * dtype.itemsize
         capacity = rounded(need)
         if capacity > self.most:
@@ -78,12 +78,12 @@ class BufferPool:
         memory = self.take(capacity)
         if memory is None:
             memory = self.allocate(capacity)
-        owner = block_of(capacity).from_buffer(memory)  # NumPy may drop an array or a memoryview that it was given
+        owner = block_of(capacity).from_buffer(memory)  # NumPy may drop a base that is an array or a memoryview
         owner.give_back = partial(self.give, memory)
         return np.ndarray(shape, dtype, owner)
 
     def allocate_by(self, allocate: Callable[[int], Array]) -> None:
-        """Have memory allocated in another way from now on: what is idle was not."""
+        """Set how memory is allocated from now on, and drop idle memory."""
         self.allocate = allocate
         with self.lock:
             self.idle.clear()
@@ -103,7 +103,7 @@ class BufferPool:
         return None
 
     def give(self, memory: Array) -> None:
-        """Keep memory that nothing looks into any more, and let go of what has been idle for longest."""
+        """Add memory that is no longer referenced, and drop the memory that has been idle for longest."""
         if not self.lock.acquire(blocking=False):
             return
         try:
@@ -116,12 +116,12 @@ class BufferPool:
 
 
 def plain_memory(size: int) -> Array:
-    """Return memory as the system gives it."""
+    """Return newly allocated memory."""
     return np.empty(size, np.uint8)
 
 
 class PooledBuffer:
-    """What an array in lent memory holds, and with it everything that looks into it."""
+    """The owner of pooled memory, which an array and all its views keep alive; it returns the memory when it ends."""
 
     give_back: Callable[[], object] = staticmethod(int)
 
@@ -131,12 +131,12 @@ class PooledBuffer:
 
 @cache
 def block_of(size: int) -> Any:
-    """Return the type of so many bytes that are lent."""
+    """Return the ctypes class of a pooled buffer of `size` bytes."""
     return type("PooledBuffer", (PooledBuffer, ctypes.c_ubyte * size), {})
 
 
 def rounded(need: int) -> int:
-    """Return how much is taken for so many bytes: up to an eighth more, so that batches of about one size share."""
+    """Return the capacity for `need` bytes: up to an eighth more, so that batches of similar sizes share buffers."""
     step = max(4096, 1 << max(0, need.bit_length() - 4))
     return -(-need // step) * step
 
@@ -145,14 +145,14 @@ POOL: Final = BufferPool(MAX_POOL_BYTES)
 
 
 def empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
-    """Return an array as `numpy.empty` does; a large one in memory that was used before, if there is such."""
+    """Return an array as `numpy.empty` does; a large one in pooled memory if there is some."""
     if dtype.hasobject or prod(shape) * dtype.itemsize < LARGE:
         return np.empty(shape, dtype)
     return POOL.empty(shape, dtype)
 
 
 def joined(arrays: Sequence[Array]) -> Array:
-    """Return arrays that have one shape, but for their first axes, as one, as `numpy.concatenate` does."""
+    """Join arrays along their first axes, as `numpy.concatenate` does."""
     first, dtypes = arrays[0], [array.dtype for array in arrays]
     if dtypes.count(dtypes[0]) < len(dtypes) or not first.flags.c_contiguous or first.dtype.hasobject:
         return np.concatenate(arrays)

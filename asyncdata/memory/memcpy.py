@@ -1,4 +1,4 @@
-"""Copying: what is large is copied by two threads, as one core alone does not use what the memory can do."""
+"""Copies of arrays: large ones are copied by two threads, as one core does not use the full memory bandwidth."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ __all__ = ("HELP", "Help", "copy", "gather")
 Array: TypeAlias = npt.NDArray[Any]
 
 Help: TypeAlias = Callable[[Callable[[], None]], object]
-"""Has a job done in another thread, some time or never."""
+"""Offers a job to another thread, which may or may not run it."""
 
 HELP: Final[ContextVar[Help | None]] = ContextVar("HELP", default=None)
-"""What helps with the copies that are made in a context, if somebody does."""
+"""The helper for copies that are made in a context, if there is one."""
 
 SMALL: Final = 1 << 16
-"""Bytes of an array that are copied before another thread is awake."""
+"""Arrays of fewer bytes are copied before another thread is awake."""
 
 LARGE: Final = 1 << 20
-"""Bytes of an array while which is copied other threads may always run."""
+"""Copies of arrays of this many bytes always release the interpreter's lock."""
 
 SHARED: Final = 4 << 20
-"""Bytes of an array that two threads copy quicker than one."""
+"""Arrays of this many bytes are copied faster by two threads."""
 
 STRIPS: Final = 5
-"""An odd number: who helps begins later, so that who asked has the last strip, and waits for nobody to wake it."""
+"""An odd number: the helper starts later, so the asking thread copies the last strip and need not wait to be woken."""
 
 LATE: Final = 2e-3
 USUAL: Final = 2e-4
 SLOW: Final = 2e-10
-"""Seconds by which a copy is late if another thread computed meanwhile; and what a row, or a byte, takes at most."""
+"""Seconds: a copy is `LATE` if another thread computed meanwhile; a row takes at most `USUAL`, a byte `SLOW`."""
 
 WARY: Final = 33
 
@@ -58,18 +58,19 @@ def gather(parts: Sequence[Array], out: Array) -> None:
 
 
 class StripedCopier:
-    """Copies rows of batches, and learns whether another thread wants Python's lock.
+    """Copies rows of batches, and detects whether another thread wants the interpreter's lock.
 
-    NumPy gives it up for each array. A thread that computes in Python takes it then, and keeps it for five milliseconds
-    (`sys.setswitchinterval`): a batch of 256 images, 3 ms of work, would take more than a second. Where that shows,
-    rows are copied without letting go; where nobody computes that would keep the consumer from what is there already.
+    NumPy releases the lock for each array. A thread that computes in Python then takes it, and holds it for five
+    milliseconds (`sys.setswitchinterval`): a batch of 256 images, 3 ms of work, would take more than a second. If that
+    is detected, rows are copied without releasing the lock. If no other thread computes, holding the lock would only
+    keep the consumer from elements that are ready.
     """
 
     def __init__(self) -> None:
-        self.wary = 0  # for so many copies, the next one among them
+        self.wary = 0  # the number of next copies that hold the lock
 
     def gather(self, parts: Sequence[Array], out: Array) -> None:
-        """Copy rows; the first one shows how."""
+        """Copy rows; the time of the first one decides how."""
         if self.is_wary():
             one_by_one(parts, out)
             return
@@ -82,12 +83,12 @@ class StripedCopier:
             self.held_up(begin + len(parts) * USUAL)
 
     def is_wary(self) -> bool:
-        """Return whether the next copy is one of those for which the lock is not given up more often than need be."""
+        """Return whether the next copy must release the lock as rarely as possible."""
         self.wary = max(0, self.wary - 1)
         return self.wary > 0
 
     def held_up(self, begin: float) -> bool:
-        """Return whether something that began then took so long that others have had the lock."""
+        """Return whether a copy since `begin` took so long that another thread must have had the lock."""
         if late := time.perf_counter() - begin > LATE:
             self.wary = WARY
         return late
@@ -97,7 +98,7 @@ COPIER: Final = StripedCopier()
 
 
 def one_by_one(parts: Sequence[Array], out: Array) -> None:
-    """Copy arrays of which the large ones alone let other threads run."""
+    """Copy arrays one by one; only large ones release the lock."""
     target, end, row = memory_of(out), 0, 0
     for part in parts:
         begin, end = end, end + part.nbytes
@@ -109,7 +110,7 @@ def one_by_one(parts: Sequence[Array], out: Array) -> None:
 
 
 def copy(target: memoryview, source: memoryview) -> None:
-    """Copy bytes into as many others."""
+    """Copy bytes to a target of the same size."""
     size = source.nbytes
     if size < LARGE:
         target[:] = source
@@ -128,7 +129,7 @@ def copy(target: memoryview, source: memoryview) -> None:
 
 
 class CopyTask:
-    """A copy in strips, of which each is made by whoever comes for it: the thread that asked, or another that helps."""
+    """A copy in strips, each made by the thread that takes it first: the asking thread or the helper."""
 
     def __init__(self, strips: list[tuple[Array, Array]]) -> None:
         self.strips = strips
@@ -137,13 +138,13 @@ class CopyTask:
         self.done.acquire()
 
     def work(self) -> None:
-        """Make what nobody makes yet; NumPy lets other threads run meanwhile."""
+        """Copy strips that no thread has taken; NumPy releases the interpreter's lock meanwhile."""
         with suppress(IndexError):
             while True:
                 np.copyto(*self.strips.pop())
 
     def help(self) -> None:
-        """Do so in another thread, unless that comes too late."""
+        """Copy strips in the helper's thread, unless all are taken."""
         if self.helped.acquire(blocking=False):
             try:
                 self.work()
@@ -151,7 +152,7 @@ class CopyTask:
                 self.done.release()
 
     def finish(self) -> None:
-        """Do so, and wait for what another thread is at."""
+        """Copy strips, and wait for the strip of the helper."""
         try:
             self.work()
         finally:
@@ -160,8 +161,8 @@ class CopyTask:
 
 
 def memory_of(array: Array) -> memoryview:
-    """Return the bytes of an array that lies in one piece."""
+    """Return the bytes of a contiguous array."""
     try:
         return array.data.cast("B")
-    except (TypeError, ValueError):  # a dtype that memoryview does not know
+    except (TypeError, ValueError):  # a dtype that memoryview does not support
         return array.reshape(-1).view(np.uint8).data

@@ -1,4 +1,4 @@
-"""Output buffers: arrays that a function fills and returns, in the memory in which its results are to lie."""
+"""Output buffers: arrays that a function fills and returns, allocated directly in the memory for its results."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ from asyncdata.memory.buffer_pool import Array, Empty
 __all__ = ("MIN_BYTES", "OutputBuffer", "empty", "giving", "without_output_buffers")
 
 MIN_BYTES: Final = 1 << 16
-"""Bytes of an array from which on it matters where it lies."""
+"""Smaller arrays are allocated as usual."""
 
 
 def empty(shape: SupportsIndex | Iterable[SupportsIndex], dtype: npt.DTypeLike = np.float64) -> npt.NDArray[Any]:
     """Return an array for a function of `map` to fill and return, as `numpy.empty` does.
 
-    One of 64 KB or more lies where it is needed, so that it need not be copied: where workers make whole batches in the
-    row of its batch, in a worker process (`executor="process"`) else in the shared memory in which results travel.
-    Elsewhere one of 2 MB or more is of memory that earlier ones have left, whose pages are there already.
+    An array of 64 KB or more is allocated where it is needed, so that it need not be copied: in its row of the batch if
+    workers make complete batches, else, in a worker process (`executor="process"`), in the shared memory for results.
+    Otherwise an array of 2 MB or more reuses the memory of earlier ones, whose pages are already mapped.
 
-    Use it for what is returned, not for what is only needed on the way, and let go of it: it is the consumer's then.
-    (In a worker process one that the function keeps is copied, and stays its own.)
+    Use it for arrays that the function returns, not for temporary ones, and keep no reference: the array then belongs
+    to the consumer. (In a worker process, an array that the function keeps is copied, and stays its own.)
 
     Args:
-        shape: How many items there are along each axis, or along the only one.
-        dtype: Of what dtype they are.
+        shape: The size of each axis, or of the only axis.
+        dtype: The dtype of the items.
 
     Returns:
-        A writable array in row-major order, whose items are whatever was there before.
+        A writable, uninitialised array in row-major order.
 
     >>> import numpy as np
     >>> import asyncdata as ad
@@ -46,7 +46,7 @@ def empty(shape: SupportsIndex | Iterable[SupportsIndex], dtype: npt.DTypeLike =
     >>> ad.Dataset.range(3).map(picture).batch(3).peek().shape
     (3, 224, 224, 3)
     """
-    along = (shape,) if hasattr(shape, "__index__") else shape  # isinstance of a protocol takes long
+    along = (shape,) if hasattr(shape, "__index__") else shape  # isinstance with a protocol is slow
     sizes = tuple(map(index, cast("Iterable[SupportsIndex]", along)))
     kind, filling = np.dtype(dtype), ALLOCATOR.filling
     row = None if filling is None else filling.take(sizes, kind)
@@ -54,7 +54,7 @@ def empty(shape: SupportsIndex | Iterable[SupportsIndex], dtype: npt.DTypeLike =
 
 
 class OutputBuffer:
-    """Rows of a batch that are filled with elements, one after another: what the next one may be made in."""
+    """Rows of a batch that are filled with elements, one after another, and the row for the next element."""
 
     __slots__ = ("arrays", "row", "taken")
 
@@ -64,12 +64,12 @@ class OutputBuffer:
             kind: array
             for array, kind in zip(arrays, kinds, strict=True)
             if array.nbytes >= MIN_BYTES * len(array) and not array.dtype.hasobject and kinds.count(kind) == 1
-        }  # of two that are alike nobody could tell which a function means
+        }  # of two equal ones it is unclear which one a function means
         self.row = 0
         self.taken: list[Array] = []
 
     def take(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array | None:
-        """Return the place for an array of the element that is made now, the first time that it is asked for."""
+        """Return the place for an array of the current element, at its first request."""
         array = self.arrays.get((shape, dtype))
         if array is None or (self.taken and (shape, dtype) in [(place.shape, place.dtype) for place in self.taken]):
             return None
@@ -78,13 +78,13 @@ class OutputBuffer:
         return place
 
     def places(self) -> list[Array]:
-        """Return what the last element has taken, for the last time."""
+        """Return the places that the last element has taken, and forget them."""
         taken, self.taken = self.taken, []
         return taken
 
     @contextmanager
     def giving(self) -> Generator[None]:
-        """Let the functions that this thread calls make their arrays here."""
+        """Let functions that this thread calls allocate their arrays here."""
         before, ALLOCATOR.filling = ALLOCATOR.filling, self if self.arrays else None
         try:
             yield
@@ -93,7 +93,7 @@ class OutputBuffer:
 
 
 class OutputAllocator(threading.local):
-    """What gives arrays to the function that runs in this thread, if somebody is waiting for its results."""
+    """The allocator for the function that runs in this thread, if its results are written to output buffers."""
 
     source: Empty | None = None
     filling: OutputBuffer | None = None
@@ -104,7 +104,7 @@ ALLOCATOR: Final = OutputAllocator()
 
 @contextmanager
 def giving(source: Empty) -> Generator[None]:
-    """Let the functions that this thread calls have their arrays from `source`."""
+    """Let functions that this thread calls allocate their arrays from `source`."""
     before, ALLOCATOR.source = ALLOCATOR.source, source
     try:
         yield
@@ -114,7 +114,7 @@ def giving(source: Empty) -> Generator[None]:
 
 @contextmanager
 def without_output_buffers() -> Generator[None]:
-    """Let functions of another pipeline, which is read within a function, make no arrays for this one."""
+    """Let functions of another pipeline, which is read within a function, allocate no arrays of this one."""
     before = ALLOCATOR.source, ALLOCATOR.filling
     ALLOCATOR.source = ALLOCATOR.filling = None
     try:

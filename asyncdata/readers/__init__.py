@@ -1,4 +1,4 @@
-"""The readers of files that are datasets of their own, one file for each."""
+"""The dataset classes that read files, one module for each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ArrayRecordDataset: the records of ArrayRecord files, in any order."""
+"""ArrayRecordDataset: the records of ArrayRecord files, with random access."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ __all__ = ("ArrayRecordDataset",)
 
 
 class ArrayRecordDataset(Dataset[bytes]):
-    """The records of ArrayRecord files, as `bytes`; any can be had without the others, so `shuffle()` needs no buffer.
+    """The records of ArrayRecord files, as `bytes`, with random access, so that `shuffle()` needs no buffer.
 
-    Files are opened when the dataset is made. One that is missing, cut short or of another format is one error in its
-    place, and the next file follows; a corrupt group of records fails in the place of each of them. Needs
-    `pip install 'asyncdata[array-record]'`, on Linux.
+    Files are opened when the dataset is made. A file that is missing, cut short or of another format is one error in
+    its place, and the next file follows. In a corrupt group of records each record is an error. Needs `pip install
+    'asyncdata[array-record]'`, on Linux.
 
     >>> import asyncdata as ad
     >>> ds = ad.ArrayRecordDataset(["a.array_record", "b.array_record"]).shuffle()  # doctest: +SKIP
     """
 
     def __init__(self, filenames: Filename | Sequence[Filename], num_parallel_reads: int | None = None) -> None:
-        """Read `filenames`, a path or several, on this machine; in so many threads as `num_parallel_reads`, or one."""
+        """Read `filenames`, a local path or several, in `num_parallel_reads` threads (one by default)."""
         method = "ArrayRecordDataset"
-        array_record()  # raises where it is missing
+        array_record()  # raises here if it is not installed
         if num_parallel_reads is not None:
             check_count(method, "num_parallel_reads", num_parallel_reads, 1)
         if isinstance(filenames, Dataset) or not (isinstance(filenames, os.PathLike) or hasattr(filenames, "__iter__")):

@@ -1,4 +1,4 @@
-"""ArrowDataset: the rows of Arrow's IPC files and streams."""
+"""ArrowDataset: the rows of Arrow IPC files and streams."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ __all__ = ("ArrowDataset",)
 
 
 class ArrowDataset(Dataset[dict[str, Any]]):
-    """The rows of Arrow's IPC files and streams (`.arrow`, `.feather`), each a dict of values by column.
+    """The rows of Arrow IPC files and streams (`.arrow`, `.feather`), each a dict of values by column.
 
-    Values and batches are as `ParquetDataset` has them. Files are read a record batch at a time. One that is damaged,
-    cut short or none of Arrow's is one `DataLossError` behind its whole batches, and the next file follows; so it is
-    with one that its writer did not close. Needs pyarrow: `pip install 'asyncdata[parquet]'`.
+    Values and batches are as for `ParquetDataset`. Files are read one record batch at a time. A file that is damaged,
+    cut short or not an Arrow file is one `DataLossError` after its complete batches, and the next file follows; so is a
+    file that its writer did not close. Needs pyarrow: `pip install 'asyncdata[parquet]'`.
 
     >>> import asyncdata as ad, tempfile, pathlib
     >>> import pyarrow as pa  # doctest: +SKIP
@@ -50,12 +50,12 @@ class ArrowDataset(Dataset[dict[str, Any]]):
     ) -> None:
         """Read `filenames`: a path, several, or a dataset of paths.
 
-        Elements have these `columns`, all without that; the others are read too. A record batch of more than
+        Elements have these `columns`, by default all; the others are read too. A record batch of more than
         `max_record_bytes` (256 MiB) is a `DataLossError` in its place, and the rest of its file is not read. The other
-        arguments are as `TFRecordDataset` has them.
+        arguments are as for `TFRecordDataset`.
         """
         method = "ArrowDataset"
-        arrow("pyarrow", method)  # raises where it is missing
+        arrow("pyarrow", method)  # raises here if it is not installed
         decompressor(compression_type)
         if isinstance(columns, str):
             raise PlanError(f"{method}(columns=) must be a list of names, got {columns!r:.80}")

@@ -22,14 +22,14 @@ from asyncdata.storage import StorageOptions
 __all__ = ("DTYPES", "CsvDataset", "csv_file", "dialect_of", "table_of")
 
 DTYPES = ("int32", "int64", "float32", "float64", "object")
-"""What a field can be; `object` is a string, as bytes."""
+"""The dtypes of fields; `object` is a string, as bytes."""
 
 
 class CsvDataset(Dataset[tuple[Any, ...]]):
-    """The records of CSV files as tuples, strictly as RFC 4180 has them; strings are `bytes`.
+    """The records of CSV files as tuples, strictly by RFC 4180; strings are `bytes`.
 
-    A record with another number of fields, a field that has not its type or is missing, or with a quote in a wrong
-    place is a `DataLossError` in its place, and the next record follows.
+    A record with a wrong number of fields, a missing field, a field of a wrong type or a misplaced quote is a
+    `DataLossError` in its place, and the next record follows.
 
     >>> import asyncdata as ad, numpy as np, tempfile, pathlib
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -58,16 +58,15 @@ class CsvDataset(Dataset[tuple[Any, ...]]):
     ) -> None:
         """Read `filenames`: a path, several, or a dataset of paths.
 
-        `record_defaults` has one for each column that is read: a dtype (`np.int32`, `np.int64`, `np.float32`,
-        `np.float64`; `int`, `float`, `str`) for a field that must be there, or a value that stands for it where it is
-        empty or `na_value`. With `header` the first record of each file is left out. Either `select_cols`, in
-        ascending order, or `exclude_cols` says which columns are read or not. The first bytes of a file tell if it is
-        compressed, unless `compression_type` does, as `TextLineDataset` has it. A record of more than
-        `max_record_bytes` (256 MiB) is a `DataLossError` in its place, and the rest of its file is not read.
-        `storage_options` are for files at URLs, as `list_files` has them; `cache_dir` is a folder or a `CacheDir` that
-        keeps them on this machine.
+        `record_defaults` has one entry for each column that is read: a dtype (`np.int32`, `np.int64`, `np.float32`,
+        `np.float64`; `int`, `float`, `str`) for a required field, or a value that replaces an empty field or
+        `na_value`. With `header` the first record of each file is skipped. Give either `select_cols`, the columns to
+        read in ascending order, or `exclude_cols`. Compression is detected from the first bytes of a file, unless
+        `compression_type` is given, as for `TextLineDataset`. A record of more than `max_record_bytes` (256 MiB) is a
+        `DataLossError` in its place, and the rest of its file is not read. `storage_options` are for files at URLs, as
+        for `list_files`; `cache_dir` is a folder or a `CacheDir` that caches them on this machine.
         """
-        decompressor(compression_type)  # raises where the mistake is made
+        decompressor(compression_type)  # raises here for a wrong argument
         storage = StorageOptions.of("CsvDataset", storage_options, cache_dir)
         table = table_of(record_defaults, na_value, select_cols, exclude_cols)
         open_one = partial(
@@ -98,7 +97,7 @@ def csv_file(
 
 
 def dialect_of(method: str, delimiter: Any, quotes: bool, header: bool) -> Dialect:
-    """Return how files are written."""
+    """Return the dialect of the files."""
     if not isinstance(delimiter, str) or len(delimiter.encode()) != 1 or delimiter in '"\r\n':
         raise PlanError(f"field_delim must be one ASCII character, not a quote or a line end, got {delimiter!r}")
     quoted, headed = check_flag(method, "use_quote_delim", quotes), check_flag(method, "header", header)
@@ -108,7 +107,7 @@ def dialect_of(method: str, delimiter: Any, quotes: bool, header: bool) -> Diale
 def table_of(
     defaults: Sequence[Any], na_value: str, select: Iterable[int] | None, exclude: Iterable[int] | None
 ) -> Table:
-    """Return which fields are read, as what, and how many fields a record may have."""
+    """Return the fields to read with their types, and how many fields a record may have."""
     if isinstance(defaults, str) or not len(defaults):
         raise PlanError(f"record_defaults must have a dtype or a value for each column, got {defaults!r}")
     if select is not None and exclude is not None:
@@ -131,7 +130,7 @@ def table_of(
 
 
 def ascending(name: str, places: Iterable[int]) -> list[int]:
-    """Return numbers of columns, if they are in order."""
+    """Return numbers of columns; raise unless they are in ascending order."""
     chosen = list(places)
     if any(place < 0 for place in chosen) or sorted(set(chosen)) != chosen:
         raise PlanError(f"{name} must be numbers of columns from 0 on, each once and in ascending order, got {chosen}")
@@ -143,8 +142,8 @@ def columns_of(places: Sequence[int], defaults: Sequence[Any]) -> tuple[Column, 
 
 
 def column(index: int, default: Any) -> Column:
-    """Return a column: of a dtype it is required, as of an array without elements; of a value it is optional."""
-    default = getattr(default, "as_numpy_dtype", default)  # of a dtype of TensorFlow's
+    """Return a column: required for a dtype or an empty array, optional for a value."""
+    default = getattr(default, "as_numpy_dtype", default)  # for a TensorFlow dtype
     if isinstance(default, (type, np.dtype)):
         kind: np.dtype[Any] = np.dtype(cast("Any", default))
         return Column(index, dtype_of(kind, cast("object", default)))

@@ -1,4 +1,4 @@
-"""The files that a reader of records reads: names, patterns and datasets of names."""
+"""The files of a reader: names, and datasets of names."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ Filenames: TypeAlias = Filename | Sequence[Filename] | Dataset[str] | Dataset[by
 
 
 def block_size(method: str, buffer_size: int | None) -> int:
-    """Return how many bytes to read at once."""
+    """Return the block size in bytes."""
     size = check_count(method, "buffer_size", 0 if buffer_size is None else buffer_size, 0, (AUTOTUNE,))
     return size if size > 0 else BLOCK_BYTES
 
@@ -56,7 +56,7 @@ def files_of(
 ) -> Node:
     """Return the plan that reads files, whose names may come from a dataset, one after another or several at once.
 
-    With a `library` the elements of files whose names are known can be had in any order.
+    With a `library`, files whose names are known have random access.
     """
     if isinstance(filenames, (str, bytes, PathLike)):
         return open_one(cast("Filename", filenames))
@@ -64,7 +64,7 @@ def files_of(
         raise PlanError(f"{method}(filenames=) must be a path, several, or a dataset of paths, got {filenames!r:.80}")
     plan = names_of(method, filenames, storage)
     call = Call(method, open_one, spread=False)
-    call.label = f"{method}(filenames)"  # a line of ours would help nobody
+    call.label = f"{method}(filenames)"  # a line of this package would not help the user
     if reads is None:
         names = (
             plan.items
@@ -79,7 +79,7 @@ def files_of(
 
 
 def check_index(method: str, index: Any, compression: str | None) -> bool:
-    """Return whether elements are to be had by number; `PlanError` of files that are said to be compressed."""
+    """Return whether elements are read by number; `PlanError` for files with a compression type."""
     if check_flag(method, "index", index) and compression:
         raise PlanError(
             f"{method}(index=True) is not for compression_type={compression!r}: compressed files can only be read "
@@ -89,7 +89,7 @@ def check_index(method: str, index: Any, compression: str | None) -> bool:
 
 
 def path_of(method: str, filename: Filename, storage: StorageOptions | None, *, indexed: bool) -> str:
-    """Return the path of one file; `PlanError` if it is none, or if it is to have an index and cannot."""
+    """Return the path of one file; `PlanError` if it is not a path, or if it cannot have an index but must."""
     path = checked(method, filename, storage)
     if indexed and not is_local_or_cached(path, storage):
         raise PlanError(
@@ -99,7 +99,7 @@ def path_of(method: str, filename: Filename, storage: StorageOptions | None, *, 
 
 
 def names_of(method: str, filenames: Any, storage: StorageOptions | None) -> Node:
-    """Return the plan that gives the names of several files; `PlanError` if its elements are known to be none."""
+    """Return the plan of the names of several files; `PlanError` if its elements are known not to be names."""
     if not isinstance(filenames, Dataset):
         return Items([checked(method, name, storage) for name in filenames], files=True)
     spec = filenames.plan.signature
@@ -112,7 +112,7 @@ def names_of(method: str, filenames: Any, storage: StorageOptions | None) -> Nod
 
 
 def checked(method: str, filename: Any, storage: StorageOptions | None = None) -> str:
-    """Return a file name as a string; what is none, or of another scheme than one we can read, is an error here."""
+    """Return a file name as a string; raise if it is not one, or if its scheme is not supported."""
     try:
         name = fsdecode(filename)
     except TypeError:

@@ -1,4 +1,4 @@
-"""FixedLengthRecordDataset: the records of files whose records are all of one length."""
+"""FixedLengthRecordDataset: the records of files whose records have one length."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ __all__ = ("FixedLengthRecordDataset",)
 
 
 class FixedLengthRecordDataset(Dataset[bytes]):
-    """The records of files that are nothing but records of one length, after a header and before a footer.
+    """The records of files that consist of records of one length, after a header and before a footer.
 
-    Their number is known, and `dataset[i]` and `shuffle()` without a buffer read the records that they need and no
-    others, if the names are known (a path, a list, `list_files(shuffle=False)`), nothing is compressed and there is no
-    `num_parallel_reads`. A file whose size is of no whole number of records, or that is missing, is one `DataLossError`
-    or `OSError` in its place, and the next file follows.
+    The number of records is known, and `dataset[i]` and `shuffle()` without a buffer read only the records that they
+    need, if the names are known (a path, a list, `list_files(shuffle=False)`), nothing is compressed and there is no
+    `num_parallel_reads`. A file whose size does not fit the length, or that is missing, is one `DataLossError` or
+    `OSError` in its place, and the next file follows.
 
     >>> import asyncdata as ad, tempfile, pathlib
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -47,10 +47,10 @@ class FixedLengthRecordDataset(Dataset[bytes]):
     ) -> None:
         """Read `filenames`: a path, several, or a dataset of paths.
 
-        `compression_type` is `"GZIP"`, `"ZLIB"`, `"BZ2"`, `"ZSTD"` or none, which the first bytes cannot tell, as they
-        may be a record's; the lengths are those of what is not compressed. Files are read in blocks of `buffer_size`
+        `compression_type` is `"GZIP"`, `"ZLIB"`, `"BZ2"`, `"ZSTD"` or none. It is not detected, as the first bytes may
+        be a record. All lengths are those of the uncompressed data. Files are read in blocks of `buffer_size`
         bytes (2 MB), one after another, or `num_parallel_reads` at once, in turn. `storage_options` are for files at
-        URLs, as `list_files` has them; `cache_dir` is a folder or a `CacheDir` that keeps them on this machine. Without
+        URLs, as for `list_files`; `cache_dir` is a folder or a `CacheDir` that caches them on this machine. Without
         that those have no known number of records.
         """
         method = "FixedLengthRecordDataset"
@@ -59,7 +59,7 @@ class FixedLengthRecordDataset(Dataset[bytes]):
             check_count(method, "header_bytes", header_bytes or 0, 0),
             check_count(method, "footer_bytes", footer_bytes or 0, 0),
         )
-        decompressor(compression_type)  # raises where the mistake is made
+        decompressor(compression_type)  # raises here for a wrong argument
         storage = StorageOptions.of(method, storage_options, cache_dir)
         files, size = FixedFiles(layout, storage), block_size(method, buffer_size)
         open_one = partial(

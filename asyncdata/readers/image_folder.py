@@ -1,4 +1,4 @@
-"""ImageFolderDataset: whole files, each with the number of the folder that it lies in as its label."""
+"""ImageFolderDataset: the contents of files, each with the number of its folder as its label."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ EXTENSIONS: Final = ("bmp", "gif", "jpeg", "jpg", "pgm", "png", "ppm", "tif", "t
 
 
 class ImageFolderDataset(Dataset[tuple[bytes, int]]):
-    """The files in a folder of folders, each as its `bytes` and a label: the number of the folder that it lies in.
+    """The files in the subfolders of a folder, each as its `bytes` and a label: the number of its subfolder.
 
-    `path/cat/1.jpg` and `path/dog/in/2.jpg` are of the classes `cat` and `dog`, as torchvision's `ImageFolder` has
-    them: `class_names` are the names of the folders in order. Nothing is decoded: do so in a
-    `map(num_parallel_calls=)`. Files are listed when the dataset is made, and come in the order of their paths. Any
-    can be had without the others: `shuffle()` needs no buffer, and `dataset[i]` reads one.
+    `path/cat/1.jpg` and `path/dog/in/2.jpg` belong to the classes `cat` and `dog`, as in torchvision's `ImageFolder`:
+    `class_names` are the names of the subfolders in order. Nothing is decoded: decode in a `map(num_parallel_calls=)`.
+    Files are listed when the dataset is made, and come in the order of their paths. They have random access:
+    `shuffle()` needs no buffer, and `dataset[i]` reads one file.
 
     >>> import asyncdata as ad, tempfile, pathlib
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -51,11 +51,11 @@ class ImageFolderDataset(Dataset[tuple[bytes, int]]):
         storage_options: StorageMapping = None,
         cache_dir: CacheFolder = None,
     ) -> None:
-        """Read the files below `path`, a folder or a URL, that have one of these `extensions`; all with `None`.
+        """Read the files below `path`, a folder or a URL, that have one of these `extensions`; all files for `None`.
 
-        `class_names` are the folders to read in the order of their labels; all of them, sorted, without that. So many
-        files are read at once as `num_parallel_reads` says. A file that cannot be read is an error in its place.
-        `storage_options` and `cache_dir` are as `TFRecordDataset` has them.
+        `class_names` are the subfolders to read, in the order of their labels; by default all, sorted.
+        `num_parallel_reads` files are read at once. A file that cannot be read is an error in its place.
+        `storage_options` and `cache_dir` are as for `TFRecordDataset`.
         """
         method = "ImageFolderDataset"
         if num_parallel_reads is not None:
@@ -64,7 +64,7 @@ class ImageFolderDataset(Dataset[tuple[bytes, int]]):
         root = root_of(path)
         classes = classes_of(root, extensions, storage)
         self.class_names: list[str] = sorted(classes) if class_names is None else [*class_names]
-        """The names of the folders; a label is a place in this list."""
+        """The names of the subfolders; a label is an index of this list."""
         if missing := [name for name in self.class_names if name not in classes]:
             raise PlanError(
                 f"{method}(class_names=): {missing[0]!r} is not among the folders with files, {sorted(classes)}"
@@ -75,13 +75,13 @@ class ImageFolderDataset(Dataset[tuple[bytes, int]]):
 
 
 def root_of(path: str | os.PathLike[str]) -> str:
-    """Return a folder with a slash behind it."""
+    """Return a folder with a slash at its end."""
     folder = os.fspath(path)
     return (local_path(folder) if is_local(folder) else folder).rstrip("/") + "/"
 
 
 def classes_of(root: str, extensions: Sequence[str] | None, storage: StorageOptions | None) -> dict[str, list[str]]:
-    """Return the files below each folder of a folder; `FileNotFoundError` if there are none."""
+    """Return the files below each subfolder; `FileNotFoundError` if there are none."""
     store, path = store_for(glob.escape(root) + "*/**", storage)
     endings = None if extensions is None else tuple(f".{extension.lower().lstrip('.')}" for extension in extensions)
     found: dict[str, list[str]] = {}
@@ -100,7 +100,7 @@ def classes_of(root: str, extensions: Sequence[str] | None, storage: StorageOpti
 def labelled_by(
     begin: int, names: Sequence[str], storage_options: StorageMapping, cache_dir: CacheFolder
 ) -> Callable[[str], Awaitable[tuple[bytes, int]]]:
-    """Return what reads a file, whose folder's name begins at a place in its path, with its label."""
+    """Return a function that reads a file and returns its content and its label, from the subfolder in its path."""
     numbers = {name: number for number, name in enumerate(names)}
 
     async def labelled(file: str) -> tuple[bytes, int]:

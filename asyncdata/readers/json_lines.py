@@ -1,4 +1,4 @@
-"""JsonLinesDataset: the values on the lines of files of JSON Lines."""
+"""JsonLinesDataset: the values in JSON Lines files."""
 
 from __future__ import annotations
 
@@ -26,12 +26,13 @@ __all__ = ("JsonLinesDataset",)
 
 
 class JsonLinesDataset(Dataset[Any]):
-    r"""The values on the lines of files of JSON Lines (`.jsonl`, `.ndjson`), mostly a dict for each line.
+    r"""The values in JSON Lines files (`.jsonl`, `.ndjson`), mostly a dict on each line.
 
-    They are what `json.loads` makes of a line of UTF-8; with `msgspec` installed (`pip install 'asyncdata[formats]'`)
-    they are the same, in a third of the time. Blank lines are left out. A line that is no JSON is a `DataLossError` in
-    its place that names file and byte, and the next line follows; so does the next file behind one that is missing, or
-    whose compressed stream is damaged. Lists are leaves: `batch` makes arrays of them, if they are of one length.
+    Values are those of `json.loads` for a line of UTF-8; with `msgspec` installed (`pip install 'asyncdata[formats]'`)
+    they are the same, in a third of the time. Blank lines are skipped. A line that is not valid JSON is a
+    `DataLossError` in its place that names file and byte, and the next line follows. A file that is missing, or whose
+    compressed stream is damaged, is an error, and the next file follows. Lists are leaves: `batch` makes arrays of them
+    if they have one length.
 
     >>> import asyncdata as ad, tempfile, pathlib
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -55,18 +56,18 @@ class JsonLinesDataset(Dataset[Any]):
     ) -> None:
         """Read `filenames`: a path, several, or a dataset of paths.
 
-        The first bytes of a file tell if it is compressed by gzip, bzip2 or zstd, unless `compression_type` does:
+        gzip, bzip2 and zstd are detected from the first bytes of a file, unless `compression_type` is given:
         `"GZIP"`, `"ZLIB"`, `"BZ2"`, `"ZSTD"`, or `""` for none. Files are read in blocks of `buffer_size` bytes (2 MB),
         one after another, or `num_parallel_reads` at once, in turn. A line of more than `max_record_bytes` (256 MiB)
         is a `DataLossError` in its place, and the rest of its file is not read. `storage_options` are for files at
-        URLs, as `list_files` has them; `cache_dir` is a folder or a `CacheDir` that keeps them on this machine.
+        URLs, as for `list_files`; `cache_dir` is a folder or a `CacheDir` that caches them on this machine.
 
-        With `index=True`, of files that are not compressed, any value can be had without those before it, and their
-        number is known, as `TFRecordDataset` has it. The index of `a.jsonl` is made when it is first needed and kept
+        With `index=True`, of files that are not compressed, any value can be read by its number, and the number of them
+        is known, as for `TFRecordDataset`. The index of `a.jsonl` is made when it is first needed and stored
         next to it as `.a.jsonl.index`, or else in the user's cache.
         """
         method = "JsonLinesDataset"
-        decompressor(compression_type)  # raises where the mistake is made
+        decompressor(compression_type)  # raises here for a wrong argument
         size = block_size(method, buffer_size)
         most = check_count(method, "max_record_bytes", max_record_bytes, 1)
         storage = StorageOptions.of(method, storage_options, cache_dir)

@@ -57,16 +57,16 @@ def make_csv_dataset(
     storage_options: StorageMapping = None,
     cache_dir: CacheFolder = None,
 ) -> Dataset[Any]:
-    """Batches of the records of CSV files, as dicts of columns by name; shuffled and without end unless told otherwise.
+    """Batches of the records of CSV files, as dicts of columns by name; by default shuffled and repeated forever.
 
-    With `label_name` an element is the pair of a dict of the other columns and that column. Names are those of the
-    header, or `column_names`. Types are the first of int32, int64, float32, float64 and string that fits what the first
-    `num_rows_for_inference` records have in a column, and what is missing is 0 or empty; unless `column_defaults` says,
-    as `record_defaults` of `CsvDataset`. Files are read one after another or `num_parallel_reads` in turn. Files and
-    records are shuffled, records through a buffer. The last batch is left out if there is no end. The first records are
-    read now, and an error in them is raised now. A record of more than `max_record_bytes` (256 MiB) is an error, as in
-    `CsvDataset`. `storage_options` are for files at URLs, as `list_files` has them,
-    and `cache_dir` is a folder or a `CacheDir` that keeps them on this machine.
+    With `label_name` an element is a pair: a dict of the other columns, and that column. Names are those of the header,
+    or `column_names`. The type of a column is the first of int32, int64, float32, float64 and string that fits its
+    first `num_rows_for_inference` values, and missing values are 0 or empty; or give `column_defaults`, which are as
+    `record_defaults` of `CsvDataset`. Files are read one after another or `num_parallel_reads` in turn. Files and
+    records are shuffled, records through a buffer. If the dataset is infinite there is no incomplete last batch. The
+    first records are read at once, and an error in them is raised at once. A record of more than `max_record_bytes`
+    (256 MiB) is an error, as in `CsvDataset`. `storage_options` are for files at URLs, as for `list_files`, and
+    `cache_dir` is a folder or a `CacheDir` that caches them on this machine.
 
     >>> import asyncdata as ad, tempfile, pathlib
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -76,7 +76,7 @@ def make_csv_dataset(
     {'id': array([1, 2], dtype=int32), 'name': array([b'one', b'two'], dtype=object)}
     """
     method = "make_csv_dataset"
-    decompressor(compression_type)  # raises where the mistake is made
+    decompressor(compression_type)  # raises here for a wrong argument
     dialect = dialect_of(method, field_delim, use_quote_delim, header)
     shuffle, sloppy = check_flag(method, "shuffle", shuffle), check_flag(method, "sloppy", sloppy)
     ignore_errors = check_flag(method, "ignore_errors", ignore_errors)
@@ -112,7 +112,7 @@ def make_csv_dataset(
 def column_names_of(
     files: Sequence[str], open_one: Callable[..., CsvFile], given: Sequence[str] | None, encoding: str
 ) -> list[str]:
-    """Return the names of the columns: those that were told, or the header's, which must be that of every file."""
+    """Return the names of the columns: those that were given, or those of the header, which all files must share."""
     names = header_of(files, open_one, encoding) if given is None else list(given)
     if len(set(names)) < len(names):
         raise PlanError(f"the names of columns must be unique, got {names}; give column_names")
@@ -120,7 +120,7 @@ def column_names_of(
 
 
 def header_of(files: Sequence[str], open_one: Callable[..., CsvFile], encoding: str) -> list[str]:
-    """Return the names that all files have in their first record."""
+    """Return the names in the first record, which must be the same in all files."""
 
     def first_record(name: str) -> Dataset[list[bytes]]:
         file = open_one(name, table=Strings())
@@ -156,7 +156,7 @@ def inferred_defaults(
     na_value: str,
     rows: int | None,
 ) -> list[Any]:
-    """Return 0 or an empty string for each column, of the first dtype that fits what the first records have there."""
+    """Return 0 or an empty string for each column, of the first dtype that fits the column's first values."""
     table = table_of([""] * width, na_value, None, None)
     names: Dataset[str] = Dataset(Items(files))
     records = list(names.flat_map(partial(open_one, table=table)).take(-1 if rows is None else rows))
@@ -165,12 +165,12 @@ def inferred_defaults(
 
 
 def inferred(fields: Sequence[bytes]) -> str:
-    """Return the first dtype that all fields fit."""
+    """Return the first dtype that fits all fields."""
     return next((dtype for dtype in DTYPES[:-1] if fields and fit(fields, np.dtype(dtype))), DTYPES[-1])
 
 
 def fit(fields: Sequence[bytes], dtype: np.dtype[Any]) -> bool:
-    """Return whether fields are numbers of this dtype, and finite."""
+    """Return whether fields are finite numbers of this dtype."""
     try:
         return bool(np.isfinite(Column(0, dtype).values(fields)).all())
     except ValueError:
@@ -212,7 +212,7 @@ def columns_by_name(names: Sequence[str], label: str | None) -> Callable[..., An
 
 
 def in_columns(batches: Dataset[Any], labelled: Callable[..., Any], table: Table, size: int | None) -> Dataset[Any]:
-    """Return batches of columns as `labelled` makes them, of which it is known what they look like."""
+    """Return batches of columns as `labelled` makes them, with their signature."""
     call = Call("map", labelled)
     call.gives = labelled(*[TensorSpec((size,), column.dtype) for column in table.columns])
     return Dataset(Map(batches.plan, (call,)), made_from=(batches,))

@@ -1,4 +1,4 @@
-"""NpyDataset: the rows of the arrays in NumPy's files."""
+"""NpyDataset: the rows of arrays in NumPy files."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ __all__ = ("NpyDataset",)
 
 
 class NpyDataset(Dataset[Any]):
-    """The rows of the arrays in NumPy's files: of `.npy` rows, of `.npz` dicts of rows by the arrays' names.
+    """The rows of arrays in NumPy files: rows for `.npy`, dicts of rows by array name for `.npz`.
 
-    Rows are what lies along the first axis; the arrays in a `.npz` file need one number of them. A `.npy` file is read
-    row by row. One that lies column by column (Fortran's order), and a `.npz` file, are read whole. Arrays of objects
-    are refused: they are pickled. A file that is damaged, cut short or none of NumPy's is one `DataLossError` behind
-    its whole rows, and the next file follows.
+    Rows are along the first axis; the arrays in a `.npz` file must have the same number of rows. A `.npy` file is read
+    row by row. A file in column-major (Fortran) order, and a `.npz` file, are read completely first. Arrays of objects
+    are refused, as they are pickled. A file that is damaged, cut short or not a NumPy file is one `DataLossError` after
+    its complete rows, and the next file follows.
 
     >>> import asyncdata as ad, numpy as np, tempfile, pathlib
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -56,13 +56,13 @@ class NpyDataset(Dataset[Any]):
         """Read `filenames`: a path, several, or a dataset of paths.
 
         Files are read in blocks of `buffer_size` bytes (2 MB), one after another, or `num_parallel_reads` at once, in
-        turn. A file that has to be read whole is one error if it, or its arrays, have more than `max_file_bytes` (4
-        GiB). `compression_type`, `storage_options` and `cache_dir` are as `TFRecordDataset` has them.
+        turn. A file that must be read completely is one error if it, or its arrays, exceed `max_file_bytes` (4
+        GiB). `compression_type`, `storage_options` and `cache_dir` are as for `TFRecordDataset`.
 
-        With `index=True` any row can be had without those before it, and their number is known: `dataset[i]`,
-        `shuffle()` without a buffer and the like read the rows that they need and no others, if the names are known (a
-        path, a list, `list_files(shuffle=False)`) and there is no `num_parallel_reads`. Files that are read whole stay
-        in memory then.
+        With `index=True` any row can be read by its number, and the number of rows is known: `dataset[i]`, `shuffle()`
+        without a buffer and the like read only the rows that they need, if the names are known (a path, a list,
+        `list_files(shuffle=False)`) and there is no `num_parallel_reads`. Files that must be read completely then stay
+        in memory.
         """
         method = "NpyDataset"
         storage = StorageOptions.of(method, storage_options, cache_dir)

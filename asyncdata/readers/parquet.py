@@ -26,12 +26,12 @@ __all__ = ("ParquetDataset",)
 
 
 class ParquetDataset(Dataset[dict[str, Any]]):
-    """The rows of Parquet files, each a dict of values by column; batches are made of whole columns.
+    """The rows of Parquet files, each a dict of values by column; batches are made from complete columns.
 
-    Numbers are NumPy's, strings `str`, lists arrays, structs dicts, and what is missing is `None`. Lists of a fixed
-    size are rows of one array in a batch. Files are read a row group at a time. One that cannot be read is a
-    `DataLossError` in its place, and the next one follows; a file that is none is one error, and the next file follows.
-    Needs pyarrow: `pip install 'asyncdata[parquet]'`.
+    Numbers are NumPy numbers, strings `str`, lists arrays, structs dicts, and missing values `None`. Lists of a fixed
+    size are rows of one array in a batch. Files are read one row group at a time. A row group that cannot be read is a
+    `DataLossError` in its place, and the next one follows; a file that is not a Parquet file is one error, and the next
+    file follows. Needs pyarrow: `pip install 'asyncdata[parquet]'`.
 
     >>> import asyncdata as ad, tempfile, pathlib
     >>> import pyarrow, pyarrow.parquet  # doctest: +SKIP
@@ -55,19 +55,19 @@ class ParquetDataset(Dataset[dict[str, Any]]):
     ) -> None:
         """Read `filenames`: a path, several, or a dataset of paths.
 
-        Of each row group only the bytes of `columns` are read, all without that. Rows that `filters` do not hold for
-        are left out: an expression of `pyarrow.compute`, or a list as `pyarrow.parquet.read_table` has it, such as
+        Only the bytes of `columns` are read, by default of all. Rows that do not match `filters` are dropped; these are
+        an expression of `pyarrow.compute`, or a list as for `pyarrow.parquet.read_table`, such as
         `[("year", ">", 2020)]`. Files are read one after another, or `num_parallel_reads` at once, in turn.
-        `storage_options` are for files at URLs, as `list_files` has them; `cache_dir` is a folder or a `CacheDir` that
-        keeps them on this machine.
+        `storage_options` are for files at URLs, as for `list_files`; `cache_dir` is a folder or a `CacheDir` that
+        caches them on this machine.
 
         With `index=True`, and without `filters`, any row can be had without those before it, and their number is
-        known, as `TFRecordDataset` has it. To have one its row group is read; eight stay in memory. So files whose rows
+        known, as for `TFRecordDataset`. To have one its row group is read; eight stay in memory. So files whose rows
         are to be shuffled without a buffer are best written in small row groups. The rows of a row group that cannot be
         read are an error each.
         """
         method = "ParquetDataset"
-        arrow("pyarrow.parquet", method)  # raises where it is missing
+        arrow("pyarrow.parquet", method)  # raises here if it is not installed
         if isinstance(columns, str):
             raise PlanError(f"{method}(columns=) must be a list of names, got {columns!r:.80}")
         storage = StorageOptions.of(method, storage_options, cache_dir)

@@ -21,9 +21,9 @@ __all__ = ("SqlDataset",)
 class SqlDataset(Dataset[tuple[Any, ...]]):
     """The rows of a query as tuples, in the order of the query; strings are `bytes`, NULL is 0, False or empty.
 
-    A value that has not its type is a `StructureError` in its row's place. A query that cannot be run is one error.
-    From a state the query is run again, and the rows that were read are dropped: it needs an ORDER BY that leaves no
-    order open, and a table that stays as it is.
+    A value that does not fit its type is a `StructureError` in its row's place. A query that cannot be run is one
+    error. From a state the query is run again, and the rows that were read are dropped: the query needs an ORDER BY
+    that fixes the order completely, and the table must not change.
 
     >>> import asyncdata as ad, contextlib, numpy as np, pathlib, sqlite3, tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -45,13 +45,13 @@ class SqlDataset(Dataset[tuple[Any, ...]]):
     ) -> None:
         """Run `query` and give its columns the dtypes `output_types`: integers, floats, `bool` or `str`.
 
-        `driver_name` is `"sqlite"`, and `data_source_name` the path of a database, which is opened for reading alone,
-        and whose query ends when the pipeline is left; or a function that returns a connection of any DB-API driver
-        (PEP 249) for `data_source_name`, called in a thread, which then reads. An async driver of that shape is awaited
+        `driver_name` is `"sqlite"`, and `data_source_name` the path of a database, which is opened read-only and
+        whose query is interrupted when the pipeline ends; or a function that returns a connection of any DB-API driver
+        (PEP 249) for `data_source_name`, called in the thread that then reads. An async driver of that shape is awaited
         on the engine's loop instead: the function returns an awaitable of a connection, which is closed at the end, or
-        what `async with` gives one for. So `aiosqlite.connect`, `psycopg.AsyncConnection.connect`, `aiomysql.connect`,
-        or a function of yours that takes one out of a pool. What costs most of a row is its driver: APSW reads SQLite
-        in less time than `sqlite3`, by
+        an async context manager for one. Examples are `aiosqlite.connect`, `psycopg.AsyncConnection.connect`,
+        `aiomysql.connect`, or your function that takes a connection from a pool. The driver is most of a row's cost:
+        APSW reads SQLite faster than `sqlite3`, by
         `lambda path: apsw.Connection(path, apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_NOMUTEX)`.
         """
         source = fspath(data_source_name)

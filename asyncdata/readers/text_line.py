@@ -16,9 +16,9 @@ __all__ = ("TextLineDataset",)
 
 
 class TextLineDataset(Dataset[bytes]):
-    r"""The lines of text files, as `bytes` without `\n`; every `\r` is left out too, as tf.data does.
+    r"""The lines of text files, as `bytes` without `\n`; every `\r` is also removed, as in tf.data.
 
-    What follows the last newline is a line if it is not empty. A file that is missing, or whose compressed stream is
+    The text after the last newline is a line unless it is empty. A file that is missing, or whose compressed stream is
     damaged, is one error after the lines before it, and the next file follows.
 
     >>> import asyncdata as ad, tempfile, pathlib
@@ -42,13 +42,13 @@ class TextLineDataset(Dataset[bytes]):
     ) -> None:
         """Read `filenames`: a path, several, or a dataset of paths.
 
-        The first bytes of a file tell if it is compressed by gzip, bzip2 or zstd, unless `compression_type` does:
+        gzip, bzip2 and zstd are detected from the first bytes of a file, unless `compression_type` is given:
         `"GZIP"`, `"ZLIB"`, `"BZ2"`, `"ZSTD"`, or `""` for none. Files are read in blocks of `buffer_size` bytes (2 MB),
         one after another, or `num_parallel_reads` at once, in turn. A line of more than `max_record_bytes` (256 MiB)
         is a `DataLossError` in its place, and the rest of its file is not read. `storage_options` are for files at
-        URLs, as `list_files` has them; `cache_dir` is a folder or a `CacheDir` that keeps them on this machine.
+        URLs, as for `list_files`; `cache_dir` is a folder or a `CacheDir` that caches them on this machine.
         """
-        decompressor(compression_type)  # raises where the mistake is made
+        decompressor(compression_type)  # raises here for a wrong argument
         size = block_size("TextLineDataset", buffer_size)
         most = check_count("TextLineDataset", "max_record_bytes", max_record_bytes, 1)
         storage = StorageOptions.of("TextLineDataset", storage_options, cache_dir)

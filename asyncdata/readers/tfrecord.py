@@ -27,9 +27,9 @@ __all__ = ("TFRecordDataset",)
 
 
 class TFRecordDataset(Dataset[bytes]):
-    """The records of TFRecord files, as `bytes`; both checksums of each are checked.
+    """The records of TFRecord files, as `bytes`; both checksums of each record are verified.
 
-    A corrupt record is a `DataLossError` in its place that names file and offset; a file that is missing, cut short or
+    A corrupt record is a `DataLossError` in its place that names file and offset. A file that is missing, cut short or
     has a corrupt length is one error, and the next file follows.
 
     >>> import asyncdata as ad, tempfile, pathlib
@@ -58,19 +58,18 @@ class TFRecordDataset(Dataset[bytes]):
     ) -> None:
         """Read `filenames`: a path, several, or a dataset of paths.
 
-        The first bytes of a file tell if it is compressed by gzip, bzip2 or zstd, unless `compression_type` does:
+        gzip, bzip2 and zstd are detected from the first bytes of a file, unless `compression_type` is given:
         `"GZIP"`, `"ZLIB"`, `"BZ2"`, `"ZSTD"`, or `""` for none. Files are read in blocks of `buffer_size` bytes (2 MB),
         one after another, or `num_parallel_reads` at once, in turn. A record of more than `max_record_bytes`
         (256 MiB) is a `DataLossError` in its place, and the rest of its file is not read. `storage_options` are for
-        files at URLs, as `list_files` has them; `cache_dir` is a folder or a `CacheDir` that keeps them on this
-        machine, which `index=True` needs of them.
+        files at URLs, as for `list_files`; `cache_dir` is a folder or a `CacheDir` that caches them on this
+        machine, which `index=True` requires for them.
 
-        With `index=True`, of files that are not compressed, any record can be had without those before it. The
-        elements are the same; their number is known; `dataset[i]`, `shuffle()` without a buffer and the like read the
-        records that they need and no others, if the names are known (a path, a list, `list_files(shuffle=False)`) and
-        there is no `num_parallel_reads`; continuing from a state reads no others either. The index of `a.tfrecord` is
-        made when it is first needed and kept next to it as `.a.tfrecord.index`, or else in the user's cache; it is made
-        anew when the file has changed.
+        With `index=True`, any record of uncompressed files can be read by its number. The elements are the same, and
+        their number is known. `dataset[i]`, `shuffle()` without a buffer and the like read only the records that they
+        need, if the names are known (a path, a list, `list_files(shuffle=False)`) and there is no `num_parallel_reads`;
+        so does resuming from a state. The index of `a.tfrecord` is made when it is first needed and stored next to it
+        as `.a.tfrecord.index`, or else in the user's cache; it is made again when the file has changed.
         """
         most = check_count("TFRecordDataset", "max_record_bytes", max_record_bytes, 1)
         storage = StorageOptions.of("TFRecordDataset", storage_options, cache_dir)
@@ -86,7 +85,7 @@ def records_of(
     most: int,
     storage: StorageOptions | None,
 ) -> Node:
-    decompressor(compression)  # raises where the mistake is made
+    decompressor(compression)  # raises here for a wrong argument
     index = check_index("TFRecordDataset", index, compression)
     indexes = IndexCache(most, storage) if index else None
     size = block_size("TFRecordDataset", buffer_size)

@@ -29,15 +29,15 @@ __all__ = ("WebDataset",)
 
 
 class WebDataset(Dataset[dict[str, Any]]):
-    """The samples in tar archives as the package webdataset has them: members that follow each other and share a key.
+    """The samples in tar archives in the format of the package webdataset: consecutive members with the same key.
 
-    A sample is a dict: `"__key__"`, the part of the name before the first dot of its last part, and of each member,
-    by what follows that dot in lower case, what is made of it: `txt` is a `str`, `cls` an `int`, `json` a value, `npy`
-    an array, and others, such as pictures, are `bytes` for a `map` of yours. What is pickled (`pkl`, `pyd`, `pt`) is
-    refused unless `decoders` has a function for it. Members without an extension, links and folders are left out.
+    A sample is a dict. `"__key__"` is the path up to the first dot in the name of the file; the text after that dot, in
+    lower case, is the extension and the key of the member's value: `txt` is a `str`, `cls` an `int`, `json` a value,
+    `npy` an array, and others, such as images, are `bytes` to decode in a `map`. Pickled members (`pkl`, `pyd`, `pt`)
+    are refused unless `decoders` has a function for them. Members without an extension, links and folders are skipped.
 
-    A sample of which a member cannot be decoded is an error in its place. An archive that is damaged or cut short is
-    one error behind its whole samples, and the next file follows.
+    A sample with a member that cannot be decoded is an error in its place. An archive that is damaged or cut short is
+    one error after its complete samples, and the next file follows.
 
     >>> import asyncdata as ad, io, tarfile, tempfile, pathlib
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -67,23 +67,23 @@ class WebDataset(Dataset[dict[str, Any]]):
         """Read `filenames`: a path, several, or a dataset of paths.
 
         `decoders` are functions by extension, `{"pkl": pickle.loads}`, which take the `bytes` of a member, in addition
-        to those that are known; one for `"png"` is also for `"seg.png"`. They are called one after another in the
-        pipeline's thread: what takes long, such as decoding pictures, is better done in `map(num_parallel_calls=)`.
+        to the standard ones; the one for `"png"` is also used for `"seg.png"`. They are called one after another in the
+        pipeline's thread: decode slow formats, such as images, in `map(num_parallel_calls=)`.
         With `decoders=None` all members are `bytes`.
 
-        The first bytes of a file tell if it is compressed by gzip, bzip2 or zstd, unless `compression_type` does:
+        gzip, bzip2 and zstd are detected from the first bytes of a file, unless `compression_type` is given:
         `"GZIP"`, `"ZLIB"`, `"BZ2"`, `"ZSTD"`, or `""` for none. Files are read in blocks of `buffer_size` bytes (2 MB),
         one after another, or `num_parallel_reads` at once, in turn. A sample of more than `max_record_bytes`
         (256 MiB) with its headers is a `DataLossError` in its place, and the rest of its file is not read.
-        `storage_options` are for files at URLs, as `list_files` has them; `cache_dir` is a folder or a `CacheDir` that
-        keeps them on this machine.
+        `storage_options` are for files at URLs, as for `list_files`; `cache_dir` is a folder or a `CacheDir` that
+        caches them on this machine.
 
-        With `index=True`, of files that are not compressed, any sample can be had without those before it, and their
-        number is known, as `TFRecordDataset` has it. The index of `a.tar` is made when it is first needed and kept
-        next to it as `.a.tar.index`, or else in the user's cache.
+        With `index=True`, of files that are not compressed, any sample can be read by its number, and the number of
+        them is known, as for `TFRecordDataset`. The index of `a.tar` is made when it is first needed and stored next to
+        it as `.a.tar.index`, or else in the user's cache.
         """
         method = "WebDataset"
-        decompressor(compression_type)  # raises where the mistake is made
+        decompressor(compression_type)  # raises here for a wrong argument
         storage = StorageOptions.of(method, storage_options, cache_dir)
         known, most = checked_decoders(decoders), check_count(method, "max_record_bytes", max_record_bytes, 1)
         files = SampleFiles(known, most, storage) if check_index(method, index, compression_type) else None
@@ -100,7 +100,7 @@ class WebDataset(Dataset[dict[str, Any]]):
 
 
 def checked_decoders(decoders: Any) -> Mapping[str, Decoder] | None:
-    """Return decoders; `PlanError` if they are no functions by extension."""
+    """Return decoders; `PlanError` if they are not functions by extension."""
     if decoders is None:
         return None
     if isinstance(decoders, Mapping):

@@ -40,7 +40,7 @@ class ColumnBuffer:
     @staticmethod
     def like(columns: ColumnBatch) -> ColumnBuffer | None:
         """Return an empty column buffer for rows like these; `None` if elements do better."""
-        return None if columns.integers or columns.weight > SMALL else ColumnBuffer(columns.whole.value)
+        return None if columns.integers or columns.weight > SMALL else ColumnBuffer(columns.store.value)
 
     def put(self, parts: Sequence[ColumnBatch]) -> Places | None:
         """Copy rows to free places, and return those; `None` if some rows are of another kind."""
