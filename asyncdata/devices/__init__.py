@@ -1,4 +1,4 @@
-"""Devices: what copies elements to an accelerator while its consumer computes, one module for each kind of device."""
+"""Devices: copies elements to an accelerator while the consumer computes; one module for each kind of device."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Device: what the device engine needs of a kind of accelerator."""
+"""Device: the interface of a kind of accelerator for the device engine."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ __all__ = ("DONE", "Device", "Done", "Event", "Sent", "is_array")
 
 
 class Event(Protocol):
-    """A point in the work that was given to a device."""
+    """A point in the work of a device."""
 
     def wait(self) -> None:
-        """Block this thread until the device has come to this point, without holding the interpreter's lock."""
+        """Block this thread until the device has reached this point, without holding the interpreter's lock."""
         ...
 
 
 class Done:
-    """The event of a device that works at once."""
+    """The event of a device that works synchronously."""
 
     def wait(self) -> None:
         """Return at once."""
@@ -32,7 +32,7 @@ DONE: Final = Done()
 class Sent(NamedTuple):
     """Arrays that are being copied to a device.
 
-    At `ready` they hold their data, and the device no longer reads the memory of the host.
+    At `ready` they hold their data, and the device no longer reads the host's memory.
     """
 
     arrays: Sequence[Any]
@@ -40,40 +40,40 @@ class Sent(NamedTuple):
 
 
 class Device(Protocol):
-    """One device as one iterator uses it. It is made in the consumer's thread, where "cuda" gets its number.
+    """One device for one iterator. It is made in the consumer's thread, where "cuda" gets its index.
 
-    `send` runs in the thread that copies, all else in the consumer's.
+    `send` runs in the copy thread, all other methods in the consumer's.
     """
 
     @property
     def pinned_memory(self) -> PinnedMemory | None:
-        """The pinned memory that the device reads; what lies elsewhere is copied there. `None` if it needs none."""
+        """The pinned memory that the device reads; other arrays are copied to it. `None` if the device needs none."""
         ...
 
     def is_sent(self, leaf: Any) -> bool:
-        """Return whether a leaf is copied to the device; others pass as they are."""
+        """Return whether a leaf is copied to the device; others pass unchanged."""
         ...
 
     def send(self, leaves: Sequence[Any], into: Sequence[Any] | None) -> Sent:
         """Start to copy arrays to the device, on its copy stream.
 
-        With `into` the result is memory that is written again: arrays of an earlier batch where they fit, else new.
+        With `into` the result is in reused memory: arrays of an earlier batch if they fit, else new ones.
         """
         ...
 
     def parts(self, packed: Any, likes: Sequence[tuple[int, Any]]) -> Sequence[Any]:
-        """Return arrays that lie in one of bytes on the device: each from a byte on, like an array on the host.
+        """Return views into an array of bytes on the device: each begins at an offset and is like an array on the host.
 
-        Devices without pinned memory are not asked.
+        Not called for devices without pinned memory.
         """
         ...
 
     def arrive(self, sent: Sent) -> None:
-        """Let the consumer's current stream wait for the copy, and say that it uses the arrays."""
+        """Let the consumer's current stream wait for the copy, and record that it uses the arrays."""
         ...
 
     def leave(self) -> Event:
-        """Return the event after all that the consumer's current stream has been given so far."""
+        """Return the event after all work of the consumer's current stream so far."""
         ...
 
     def write(self, target: Any, array: Any) -> None:
@@ -81,10 +81,10 @@ class Device(Protocol):
         ...
 
     def close(self) -> None:
-        """Wait until nothing is being copied."""
+        """Wait until all copies are done."""
         ...
 
 
 def is_array(leaf: Any) -> bool:
-    """Return whether a leaf is numbers: an array, a scalar of NumPy or a tensor. Python's own numbers are not."""
+    """Return whether a leaf is an array of numbers, a NumPy scalar or a tensor; Python numbers are not."""
     return is_numbers(leaf) or is_tensor(leaf)

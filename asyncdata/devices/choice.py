@@ -1,4 +1,4 @@
-"""Which device is meant by what a user gives: the name of one of PyTorch's, or an object of PyTorch or JAX."""
+"""The device for a user's argument: the name of a PyTorch device, or an object of PyTorch or JAX."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ("check_device", "device_for")
 
 
 def check_device(device: Any, mode: str, static: Any) -> Any:
-    """Return a device as it was given; `PlanError` if it is none, or cannot do what it is asked for."""
+    """Return a device unchanged; `PlanError` if it is not a device, or does not support the options."""
     kind = kind_of(device)
     if kind == "jax" and (mode == "ring" or static is not None):
         raise PlanError("prefetch_to_device: mode='ring' and static= are not for JAX, whose arrays are immutable")
@@ -25,7 +25,7 @@ def check_device(device: Any, mode: str, static: Any) -> Any:
 
 
 def kind_of(device: Any) -> str:
-    """Return of which kind a device is; `PlanError` if it is none."""
+    """Return the kind of a device; `PlanError` if it is not a device."""
     package = type(device).__module__.partition(".")[0]
     name = str(device)
     if isinstance(device, Accelerator):
@@ -43,9 +43,9 @@ def kind_of(device: Any) -> str:
 
 
 def device_for(node: PrefetchToDevice) -> Device:
-    """Return the device of a node for one iterator, in the thread that reads this.
+    """Return the device of a node for one iterator; called in the consumer's thread.
 
-    From now on large batches of this process are made in memory that the device reads.
+    From now on large batches of this process are allocated in memory that the device reads.
     """
     device = made_for(node)
     if device.pinned_memory is not None and POOL.allocate != device.pinned_memory.allocate_or_not:

@@ -1,4 +1,4 @@
-"""CopyThread: the thread that copies batches to a device, one after another, each when there is room for it."""
+"""CopyThread: the thread that copies batches to a device, one after another, each when there is space for it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from asyncdata.devices.base import Device, Event, Sent
 from asyncdata.devices.element_arrays import split_arrays
-from asyncdata.devices.staging import OnHost, Staging
+from asyncdata.devices.staging import StagedArrays, Staging
 from asyncdata.executors.function_call import noted
 from asyncdata.runtime.block import Block, Failure
 from asyncdata.runtime.queue import BlockQueue
@@ -24,7 +24,7 @@ __all__ = ("Batch", "CopyThread", "Credit", "End", "Pause", "Task")
 
 
 class Credit(NamedTuple):
-    """Room for one batch on the device: free after an event, with the arrays that may be written again."""
+    """Space for one batch on the device: free after an event, with the arrays that may be overwritten."""
 
     after: Event | None = None
     arrays: Sequence[Any] | None = None
@@ -42,7 +42,7 @@ class Batch:
         self.credit = credit
         self.sent: Sent | None = None
         self.arrays: Sequence[Any] = ()
-        """The arrays of the element on the device, which lie in those that were sent."""
+        """The arrays of the element on the device, which are views into those that were sent."""
         self.paths: Sequence[str] = ()
         self.failure: Failure | None = item if type(item) is Failure else None
 
@@ -54,7 +54,7 @@ class End(NamedTuple):
 
 
 class Pause:
-    """Asks the thread to wait where nothing is being copied."""
+    """Asks the thread to wait while no copy is running."""
 
     def __init__(self) -> None:
         self.reached: SimpleQueue[None] = SimpleQueue()
@@ -62,20 +62,20 @@ class Pause:
 
 
 Task: TypeAlias = Batch | End | Pause | None
-"""What the thread is to do; `None` to end."""
+"""A task of the thread; `None` ends it."""
 
 
 class Copy(NamedTuple):
-    """A copy that may not be done yet, and the memory of the host that it reads."""
+    """A copy that may be running, and the host memory that it reads."""
 
     ready: Event
-    read: OnHost
+    read: StagedArrays
 
 
 class CopyThread:
-    """Copies what it is told to, and puts it into the queue that the consumer reads.
+    """Copies batches, and puts them into the consumer's queue.
 
-    Nothing here refers to the consumer's iterator. The thread ends at the end of the data, or when it is told to stop.
+    It holds no reference to the consumer's iterator. The thread ends at the end of the data, or when it is stopped.
     """
 
     def __init__(self, device: Device, queue: BlockQueue, tasks: SimpleQueue[Task], node: PrefetchToDevice) -> None:
@@ -88,13 +88,13 @@ class CopyThread:
         self.copies: deque[Copy] = deque()
         self.pause: Pause | None = None
         self.worked = 0.0
-        """Seconds that went by while it copied, or waited for copies."""
+        """Seconds spent copying, or waiting for copies."""
         self.over = False
         self.on_end: Callable[[], object] | None = None
         self.thread = threading.Thread(target=self.main, name="asyncdata-device", daemon=True)
 
     def main(self) -> None:
-        """The thread. What goes wrong with the device itself ends the pipeline."""
+        """Run the thread. An error of the device itself ends the pipeline."""
         try:
             self.serve()
             self.drain()
@@ -110,14 +110,14 @@ class CopyThread:
                     self.on_end()
 
     def release(self) -> None:
-        """Let nobody wait for a thread that has ended."""
+        """Answer pending pauses, so that no thread waits for one that has ended."""
         while not self.tasks.empty():
             task = self.tasks.get()
             if isinstance(task, Pause):
                 task.reached.put(None)
 
     def serve(self) -> None:
-        """Do what there is to do, in order."""
+        """Run the tasks in order."""
         while not self.queue.stopped:
             task = self.next_task()
             match task:
@@ -134,19 +134,19 @@ class CopyThread:
                     return
 
     def next_task(self) -> Task:
-        """Return what is to be done next; while there is nothing, wait for copies, and let go of what they read."""
+        """Return the next task; until there is one, wait for copies and release the memory that they read."""
         while self.copies and self.tasks.empty():
             self.settle()
         return self.tasks.get()
 
     def settle(self) -> None:
-        """Wait for the oldest copy, and let go of the memory that it read."""
+        """Wait for the oldest copy, and release the memory that it read."""
         begin = time.perf_counter()
         self.copies[0].ready.wait()
         self.worked += (seconds := time.perf_counter() - begin)
         if RECORDERS:
             record(self.label, "device", seconds, 0)
-        self.staging.give_back(self.copies.popleft().read)
+        self.staging.release_slot(self.copies.popleft().read)
 
     def drain(self) -> None:
         """Wait for all copies."""
@@ -154,7 +154,7 @@ class CopyThread:
             self.settle()
 
     def send(self, batch: Batch) -> None:
-        """Copy a batch to the device when there is room, or put the failure in its place."""
+        """Copy a batch to the device when there is space, or put a failure in its place."""
         if batch.failure is None:
             if batch.credit.after is not None:
                 batch.credit.after.wait()
@@ -167,7 +167,7 @@ class CopyThread:
         self.queue.put(Block([batch], batch.tickets))
 
     def start(self, batch: Batch) -> None:
-        """Start to copy a batch, of which only what is no array is kept."""
+        """Start to copy a batch; afterwards the batch holds only the parts that are not arrays."""
         begin = time.perf_counter()
         batch.item, leaves, batch.paths = split_arrays(batch.item, self.device.is_sent)
         on_host = self.staging.pinned(leaves)

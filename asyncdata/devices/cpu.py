@@ -1,4 +1,4 @@
-"""The CPU as a device: tensors of PyTorch that look into the memory of the arrays, where that is allowed."""
+"""The CPU as a device: PyTorch tensors that share the memory of the arrays where that is allowed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ("CpuDevice",)
 
 
 class CpuDevice:
-    """Gives the tensors that a program would have on a GPU, on the CPU."""
+    """Gives on the CPU the tensors that a program would have on a GPU."""
 
     pinned_memory = None
 
@@ -31,7 +31,7 @@ class CpuDevice:
         return Sent(tensors, DONE)
 
     def rewritten(self, into: Sequence[Any], place: int, tensor: Any) -> Any:
-        """Return memory of an earlier batch with the numbers of a tensor; new memory where none fits."""
+        """Return memory of an earlier batch with the content of a tensor; new memory if none fits."""
         target = reusable(into, place, tensor.shape, tensor.dtype)
         return tensor.clone() if target is None else target.copy_(tensor)
 

@@ -1,4 +1,4 @@
-"""NVIDIA GPUs by PyTorch: a stream that copies, events, and the caching allocator."""
+"""NVIDIA GPUs through PyTorch: a copy stream, events, and the caching allocator."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FALL_BACK = 'fall back with prefetch_to_device("cuda" if torch.cuda.is_available
 
 
 class CudaEvent:
-    """An event of CUDA, waited for by the system: the thread sleeps, and other threads run Python."""
+    """A CUDA event with blocking waits: the thread sleeps, and other threads can run Python."""
 
     __slots__ = ("event",)
 
@@ -34,7 +34,7 @@ class CudaEvent:
 
 
 class CudaDevice:
-    """One GPU; without an `index`, the current one of the thread that makes this."""
+    """One GPU; without an `index`, the current GPU of the calling thread."""
 
     def __init__(self, index: int | None) -> None:
         self.torch = torch = require("torch", "prefetch_to_device()")
@@ -58,7 +58,7 @@ class CudaDevice:
             return Sent(arrays, CudaEvent(self.torch, self.stream))
 
     def copied(self, source: Any, into: Sequence[Any] | None, place: int) -> Any:
-        """Return a tensor on the device that the copy stream writes."""
+        """Return a tensor on the device, written by the copy stream."""
         target = reusable(into, place, source.shape, source.dtype)
         if target is None:
             target = self.torch.empty(source.shape, dtype=source.dtype, device=self.device)
@@ -86,12 +86,12 @@ class CudaDevice:
 
 @cache
 def copy_stream(torch: Any, index: int) -> Any:
-    """Return the stream on which all copies to a GPU are made."""
+    """Return the stream for all copies to a GPU."""
     return torch.cuda.Stream(device=index)
 
 
 PORTABLE: Final = 1
-"""Memory that is pinned for all GPUs (cudaHostRegisterPortable)."""
+"""The flag to pin memory for all GPUs (cudaHostRegisterPortable)."""
 
 
 @cache
@@ -104,7 +104,7 @@ def pinned_memory_of(torch: Any) -> PinnedMemory:
     def register(address: int, size: int) -> bool:
         if int(torch.cuda.cudart().cudaHostRegister(address, size, PORTABLE)) == 0:
             return True
-        with suppress(RuntimeError):  # else the next kernel of the program would raise what was refused here
+        with suppress(RuntimeError):  # clears the error, which the program's next kernel would raise
             torch.zeros(1, device="cuda")
         return False
 

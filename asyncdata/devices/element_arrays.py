@@ -1,4 +1,4 @@
-"""The arrays of an element: taken out of it, put back, and memory of earlier ones that is written again."""
+"""Splits the arrays from an element, joins them again, and reuses the memory of earlier ones."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from asyncdata.elements.structure import map_leaves
 __all__ = ("join_arrays", "reusable", "split_arrays")
 
 
-class Place:
-    """Stands for an array of an element."""
+class Placeholder:
+    """A placeholder for an array of an element."""
 
     __slots__ = ("number",)
 
@@ -20,7 +20,7 @@ class Place:
 
 
 def split_arrays(element: Any, is_sent: Callable[[Any], bool]) -> tuple[Any, list[Any], list[str]]:
-    """Return an element with places for its arrays, the arrays and their paths."""
+    """Return an element with placeholders for its arrays, the arrays and their paths."""
     leaves: list[Any] = []
     paths: list[str] = []
 
@@ -29,18 +29,18 @@ def split_arrays(element: Any, is_sent: Callable[[Any], bool]) -> tuple[Any, lis
             return leaf
         leaves.append(leaf)
         paths.append(path)
-        return Place(len(leaves) - 1)
+        return Placeholder(len(leaves) - 1)
 
     return map_leaves(take, element), leaves, paths
 
 
 def join_arrays(element: Any, arrays: Sequence[Any]) -> Any:
-    """Return an element with arrays in their places."""
-    return map_leaves(lambda leaf, _: arrays[leaf.number] if type(leaf) is Place else leaf, element)
+    """Return an element with its placeholders replaced by arrays."""
+    return map_leaves(lambda leaf, _: arrays[leaf.number] if type(leaf) is Placeholder else leaf, element)
 
 
 def reusable(into: Sequence[Any] | None, place: int, shape: tuple[int, ...], dtype: Any) -> Any:
-    """Return the array of an earlier batch that may be written again, if it has this shape and dtype."""
+    """Return the array of an earlier batch that may be overwritten, if it has this shape and dtype."""
     if into is None or place >= len(into):
         return None
     fits = into[place].shape == shape and into[place].dtype == dtype

@@ -1,4 +1,4 @@
-"""The device engine: copies what another engine makes to a device, ahead of its consumer."""
+"""DeviceEngine: copies the elements of another engine to a device, ahead of the consumer."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ __all__ = ("DeviceEngine",)
 
 
 class DeviceEngine:
-    """Copies what another engine makes to a device.
+    """Copies the elements of another engine to a device.
 
-    The consumer's thread takes what the other engine has made and hands it to the `CopyThread`. So the pipeline runs
-    where the other engine runs it, in each placement.
+    The consumer's thread passes the elements of the other engine to the `CopyThread`. So the pipeline runs where the
+    other engine runs it, in each placement.
     """
 
     def __init__(self, host: Engine, device: Device, node: PrefetchToDevice) -> None:
@@ -42,14 +42,14 @@ class DeviceEngine:
         self.copy_thread = CopyThread(device, self.queue, tasks, node)
 
     def start(self) -> None:
-        """Begin to copy."""
+        """Start copying."""
         ENGINES.add(self)
         THREADS.difference_update([thread for thread in THREADS if thread.ident and not thread.is_alive()])
         THREADS.add(self.copy_thread.thread)
         forks.register(self)
         try:
             self.copy_thread.thread.start()
-        except RuntimeError as error:  # there can be no more threads
+        except RuntimeError as error:  # no thread can be started
             THREADS.discard(self.copy_thread.thread)
             self.queue.finish(error)
             raise
@@ -72,7 +72,7 @@ class DeviceEngine:
         return [*threads, self.copy_thread.thread], tasks
 
     def stats(self, host: int) -> StepStatistics:
-        """Return what copying has done; the step that it reads has this place."""
+        """Return the statistics of copying; `host` is the index of the step that it reads."""
         copier = self.copy_thread
         return EMPTY._replace(
             step=copier.label,
@@ -110,7 +110,7 @@ class DeviceEngine:
 
     @contextmanager
     def paused(self) -> Generator[None]:
-        """Have nothing copied, and nothing asked of the device in another thread, until this is left."""
+        """Suspend copies and all use of the device by other threads within the block."""
         if self.ahead.paused:
             raise StageError("paused() is entered already: leave it first")
         self.copy_thread.pause = pause = Pause()
@@ -128,12 +128,13 @@ class DeviceEngine:
 
 ENGINES: Final[weakref.WeakSet[DeviceEngine]] = weakref.WeakSet()
 THREADS: Final[set[threading.Thread]] = set()
-"""Those of engines that were dropped too, until they have ended: what they let go of last is memory of a device."""
+"""The copy threads, also of engines that were dropped, until they have ended: the last thing that they release is
+device memory."""
 
 
 @atexit.register
 def end_engines() -> None:
-    """End what still copies when the interpreter exits: a thread may not be in the midst of a device's library then."""
+    """Stop running engines at the interpreter's exit, when no thread may be inside a device's library."""
     deadline = time.monotonic() + END_TIMEOUT
     for engine in list(ENGINES):
         engine.stop(AT_EXIT)

@@ -1,4 +1,4 @@
-"""Devices and shardings of JAX, which orders copies and computations itself."""
+"""JAX devices and shardings; JAX orders copies and computations itself."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class JaxEvent:
 
 
 class JaxDevice:
-    """A device of JAX, or a sharding over several."""
+    """A JAX device, or a sharding over several."""
 
     pinned_memory = None
 
@@ -41,7 +41,7 @@ class JaxDevice:
         if is_array(leaf):
             return True
         kind: type[Any] = getattr(getattr(leaf, "dtype", None), "type", object)
-        return isinstance(leaf, (np.ndarray, np.generic)) and kind.__module__ == "ml_dtypes"  # bfloat16 and its like
+        return isinstance(leaf, (np.ndarray, np.generic)) and kind.__module__ == "ml_dtypes"  # bfloat16 and the like
 
     def send(self, leaves: Sequence[Any], into: Sequence[Any] | None) -> Sent:
         arrays = self.jax.device_put([owned(leaf) for leaf in leaves], self.where)
@@ -51,7 +51,7 @@ class JaxDevice:
         raise TypeError("arrays of JAX are sent one by one")
 
     def arrive(self, sent: Sent) -> None:
-        """Do nothing: who computes with the arrays waits for them."""
+        """Do nothing: computations with the arrays wait for them."""
 
     def leave(self) -> Event:
         return DONE
@@ -60,10 +60,10 @@ class JaxDevice:
         raise PlanError("arrays of JAX are immutable: prefetch_to_device(static=) is for PyTorch")
 
     def close(self) -> None:
-        """Do nothing: arrays that are on their way keep what they read."""
+        """Do nothing: running copies keep their sources alive."""
 
 
 def owned(leaf: Any) -> Any:
-    """Return an array that JAX may use as the memory of its own; a copy of one that others have too."""
+    """Return an array whose memory JAX may take over; a copy if others refer to it."""
     array = as_array(leaf) if is_tensor(leaf) else np.asarray(leaf)
     return array if array.flags.writeable else array.copy()

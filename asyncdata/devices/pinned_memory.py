@@ -1,4 +1,4 @@
-"""Pinned memory: which memory of the host a device reads without a copy in between."""
+"""PinnedMemory: host memory that a device reads without an intermediate copy."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ __all__ = ("Array", "HostMemory", "PinnedMemory")
 Array: TypeAlias = npt.NDArray[Any]
 
 HostMemory: TypeAlias = npt.NDArray[np.uint8]
-"""Bytes on the host."""
+"""An array of bytes on the host."""
 
 MEMORY: Final[Any] = ctypes.Array
 
 
 class PinnedMemory:
-    """Memory that is pinned: what was allocated so, and slots that worker processes fill, registered once each.
+    """Pinned memory: memory allocated as pinned, and slots that worker processes fill, each registered once.
 
-    `allocate` returns pinned memory; `register` pins memory at an address, and returns whether that was allowed;
-    `release` lets go of what was registered.
+    `allocate` returns pinned memory; `register` pins memory at an address, and returns whether that succeeded;
+    `release` unpins registered memory.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class PinnedMemory:
         self.register = register
         self.release = release
         self.known: dict[int, bool] = {}
-        """Whether memory is pinned, by the address where it begins."""
+        """Whether memory is pinned, by its address."""
 
     def allocate(self, size: int) -> HostMemory:
         """Return pinned memory."""
@@ -49,14 +49,14 @@ class PinnedMemory:
         return memory
 
     def allocate_or_not(self, size: int) -> HostMemory:
-        """Return pinned memory, or other memory where no more can be pinned."""
+        """Return pinned memory, or other memory if no more can be pinned."""
         try:
             return self.allocate(size)
         except (MemoryError, RuntimeError):
             return np.empty(size, np.uint8)
 
     def direct(self, array: Array) -> Array | None:
-        """Return an array as it lies in pinned memory; `None` where it does not, or not in one piece."""
+        """Return an array if it is in pinned memory and contiguous, else `None`."""
         owner = owner_of(array)
         if owner is None or not array.flags.c_contiguous or not array.dtype.isnative:
             return None
@@ -65,23 +65,23 @@ class PinnedMemory:
         return np.ndarray(array.shape, array.dtype, owner, array.ctypes.data - ctypes.addressof(owner))
 
     def is_pinned(self, owner: Any) -> bool:
-        """Return whether memory is pinned; a slot of another process is registered when it is first seen."""
+        """Return whether memory is pinned; a slot of another process is registered at its first use."""
         address = ctypes.addressof(owner)
         pinned = self.known.get(address)
         slot = getattr(owner, "memory", None)
         if pinned is None and slot is not None:
             pinned = self.known[address] = self.register(address, ctypes.sizeof(owner))
-            slot.before_end(partial(self.let_go, address))
+            slot.before_end(partial(self.unregister, address))
         return bool(pinned)
 
-    def let_go(self, address: int) -> None:
-        """Let go of a slot that nobody looks into any more, before its memory goes."""
+    def unregister(self, address: int) -> None:
+        """Unregister a slot without references, before its memory is freed."""
         if self.known.pop(address, False):
             self.release(address)
 
 
 def owner_of(array: Any) -> Any:
-    """Return the memory that an array was lent by the pool, or of the slot that it looks into; `None` if neither."""
+    """Return the pool's buffer, or the slot, that holds an array; `None` if there is neither."""
     while array is not None and not isinstance(array, MEMORY):
         array = array.obj if isinstance(array, memoryview) else getattr(array, "base", None)
     return array

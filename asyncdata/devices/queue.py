@@ -1,4 +1,4 @@
-"""The queue that a consumer reads when its elements are on a device, and what it hands to the copy thread for that."""
+"""DeviceQueue: the queue of elements on a device that the consumer reads; it also feeds the copy thread."""
 
 from __future__ import annotations
 
@@ -22,57 +22,57 @@ from asyncdata.transforms.prefetch_to_device import PrefetchToDevice
 __all__ = ("DeviceQueue",)
 
 
-class Nobody:
-    """The signal of a writer that never waits for room."""
+class NullSignal:
+    """The signal of a writer that never waits."""
 
     def notify(self) -> None:
         """Do nothing."""
 
 
-NOBODY: Final[Signal] = Nobody()
+NULL_SIGNAL: Final[Signal] = NullSignal()
 
 
 class DeviceQueue(BlockQueue):
-    """Batches that are on the device, or on their way. All methods but `put` and `finish` run in the consumer's thread.
+    """Batches on the device, or on their way. All methods except `put` and `finish` run in the consumer's thread.
 
-    Flow control is by credits: a batch is handed to the copy thread only for a credit. There are `buffer_size` of them,
-    and one more for the batch that the consumer has. When the consumer asks for the next batch, that credit comes back
-    with an event: it is reached when the consumer's stream has done all that it was given so far. The copy thread waits
-    for this event (`CopyThread.send`). So the credits bound the device's memory, and how far the consumer's thread runs
-    ahead of the device.
+    Flow control is by credits: a batch is passed to the copy thread only with a credit. There are `buffer_size`
+    credits, and one more for the batch that the consumer has. When the consumer asks for the next batch, that credit is
+    returned with an event, which is reached when the consumer's stream has done all its work so far. The copy thread
+    waits for this event (`CopyThread.send`). So the credits bound the device's memory, and how far the consumer's
+    thread runs ahead of the device.
     """
 
     def __init__(self, host: Engine, device: Device, node: PrefetchToDevice, tasks: SimpleQueue[Task]) -> None:
-        super().__init__(BufferSize(node.buffer_size), NOBODY, host)
+        super().__init__(BufferSize(node.buffer_size), NULL_SIGNAL, host)
         self.source = host.queue
         self.device = device
         self.label = node.label()
         self.ring = node.mode == "ring"
         self.static = None if node.static is None else StaticArrays(node.static)
         self.fills = isinstance(host, LoopEngine)
-        """Whether the pipeline runs only while the consumer waits, who then waits until the buffer is full."""
+        """Whether the pipeline runs only while the consumer waits; the consumer then waits until the buffer is full."""
         self.credits = deque([Credit(None, () if self.ring else None)] * (node.buffer_size + 1))
         self.tasks = tasks
         self.made: deque[tuple[Any, Tickets, bool]] = deque()
         self.asked_all = self.paused = False
         self.consumer_has_batch = False
-        """Whether the consumer has a batch, which counts as used when it asks for the next one."""
+        """Whether the consumer has a batch, which is in use until it asks for the next one."""
         self.consumer_arrays: Sequence[Any] | None = None
         self.next: Block | None = None
-        """The next batch as the consumer gets it."""
+        """The next batch for the consumer."""
         self.step_finished = True
-        """False if a signal handler raised while a batch was handed on: elements may be lost then."""
+        """False if a signal handler raised while a batch was passed on: elements may be lost then."""
 
     # from the pipeline to the copy thread
 
     def advance(self) -> None:
-        """Hand to the copy thread what the pipeline has made, as far as there is room on the device; ask for more."""
+        """Pass elements of the pipeline to the copy thread, as far as there is space on the device; ask for more."""
         self.begin_step()
-        self.hand_on()
+        self.send_available()
         self.step_finished = True
 
     def begin_step(self) -> None:
-        """Begin to hand something on; raise if that was interrupted before, as elements may have been lost."""
+        """Begin to pass elements on; raise if an earlier step was interrupted, as elements may have been lost."""
         if not self.step_finished:
             raise ClosedError(
                 "a signal handler raised while elements were handed to the device, and some may be lost: resume from a "
@@ -80,14 +80,14 @@ class DeviceQueue(BlockQueue):
             )
         self.step_finished = False
 
-    def hand_on(self) -> None:
-        """Hand on what there is."""
+    def send_available(self) -> None:
+        """Pass the available elements to the copy thread."""
         while self.credits and not self.asked_all and (self.made or self.refill()):
             item, tickets, last = self.made.popleft()
             self.tasks.put(Batch(item, tickets, last, self.credits.popleft()))
 
     def refill(self) -> bool:
-        """Take the next block that the pipeline has made; return whether there is one."""
+        """Take the next block of the pipeline; return whether there is one."""
         block = self.source.take()
         if block is not None:
             self.source.undelivered += 1
@@ -109,7 +109,7 @@ class DeviceQueue(BlockQueue):
         return self.ended or self.stopped or (bool(self.blocks) and self.is_filled())
 
     def is_filled(self) -> bool:
-        """Return whether nothing is to be waited for before the next batch is given out."""
+        """Return whether the next batch may be delivered without waiting for more."""
         return not self.fills or not self.credits or self.asked_all
 
     def request_more(self) -> None:
@@ -120,8 +120,8 @@ class DeviceQueue(BlockQueue):
             raise StageError("next() within paused(): leave paused() first, no element arrives before")
         if self.next is None:
             self.begin_step()
-            self.give_back()
-            self.hand_on()
+            self.return_credit()
+            self.send_available()
             found = self.arrived(self.blocks.popleft().items[0]) if self.blocks and self.may_read() else None
             # no call from here on
             self.next = found
@@ -134,24 +134,24 @@ class DeviceQueue(BlockQueue):
             self.taken = taken
             self.next = None
 
-    def give_back(self) -> None:
-        """Give back the credit of the batch that the consumer has: who asks for the next has no more use for it."""
+    def return_credit(self) -> None:
+        """Return the credit of the batch that the consumer has, which it no longer uses when it asks for the next."""
         if self.consumer_has_batch:
             self.consumer_has_batch = False
             self.credits.append(Credit(self.device.leave(), self.consumer_arrays))
 
     def arrived(self, batch: Batch) -> Block:
-        """Return a batch as the consumer gets it, whose current stream waits for the copy."""
+        """Return a batch for the consumer, whose current stream waits for the copy."""
         if batch.last:
             self.source.undelivered -= 1
         if batch.sent is None:
             item: Any = batch.failure
             self.credits.append(batch.credit)
         else:
-            item = self.hand_out(batch, batch.sent)
+            item = self.element_of(batch, batch.sent)
         return Block([item], batch.tickets, type(item) is Failure)
 
-    def hand_out(self, batch: Batch, sent: Sent) -> Any:
+    def element_of(self, batch: Batch, sent: Sent) -> Any:
         """Return the element with its arrays on the device, or the failure in its place."""
         self.device.arrive(sent)
         self.consumer_has_batch, self.consumer_arrays = True, sent.arrays if self.ring else None
@@ -161,9 +161,9 @@ class DeviceQueue(BlockQueue):
             return noted(error, self.label, batch.tickets[0])
 
     def arrays(self, batch: Batch) -> Sequence[Any]:
-        """Return the arrays that the consumer gets; its own need no credit, as those of the batch are free at once."""
+        """Return the arrays for the consumer; with static ones the batch's arrays, and its credit, are free at once."""
         if self.static is None:
             return batch.arrays
         written = self.static.write(self.device, batch.paths, batch.arrays)
-        self.give_back()
+        self.return_credit()
         return written

@@ -1,8 +1,7 @@
-"""A simulated accelerator: streams, events and a caching allocator under CUDA's rules, which find unordered accesses.
+"""A simulated accelerator: streams, events and a caching allocator under CUDA's rules, which detects data races.
 
-What was given to a stream is executed when a scheduler says so, which is drawn or set against the program. Each access
-to memory is compared, by vector clocks, with those that must be over: whether two are ordered does not depend on the
-schedule that happened.
+A scheduler, random or adversarial, decides when the work of a stream is executed. Each access to memory is compared, by
+vector clocks, with those that must have finished: whether two are ordered does not depend on the actual schedule.
 """
 
 from __future__ import annotations
@@ -33,13 +32,13 @@ POLICIES: Final = ("random", "lazy", "copy_first", "compute_first")
 
 
 def join(clock: Clock, other: Clock) -> None:
-    """Let a clock know what another one knows."""
+    """Merge another clock into a clock."""
     for actor, time in other.items():
         clock[actor] = max(clock.get(actor, 0), time)
 
 
 class Memory:
-    """Memory of the host or the device, and who has used it: the last write, and the reads since then."""
+    """Memory of the host or the device, with its last write and the reads since then."""
 
     def __init__(self, name: str, size: int) -> None:
         self.name = name
@@ -47,10 +46,10 @@ class Memory:
         self.written: tuple[Any, int] | None = None
         self.reads: dict[Any, int] = {}
         self.streams: set[Stream] = set()
-        """The streams that use it, as `record_stream` says."""
+        """The streams that use it, as in `record_stream`."""
 
     def read(self, actor: Any, clock: Clock) -> list[str]:
-        """Take note of a read; return what is wrong with it."""
+        """Record a read; return its races."""
         races: list[str] = []
         if self.written is not None and not knows(clock, actor, *self.written):
             races.append(f"{actor} reads {self.name}, in no order with the write by {self.written[0]}")
@@ -58,7 +57,7 @@ class Memory:
         return races
 
     def write(self, actor: Any, clock: Clock) -> list[str]:
-        """Take note of a write; return what is wrong with it."""
+        """Record a write; return its races."""
         races: list[str] = []
         if self.written is not None and not knows(clock, actor, *self.written):
             races.append(f"{actor} writes {self.name}, in no order with the write by {self.written[0]}")
@@ -72,7 +71,7 @@ class Memory:
 
 
 def knows(clock: Clock, actor: Any, other: Any, time: int) -> bool:
-    """Return whether what another actor did at some time is over for an actor with this clock."""
+    """Return whether another actor's work at some time happened before, for an actor with this clock."""
     return actor == other or clock.get(other, 0) >= time
 
 
@@ -97,7 +96,7 @@ class SimulatedEvent:
         self.done = False
 
     def happen(self) -> None:
-        """Say that the stream has come to this point."""
+        """Mark this point as reached by the stream."""
         self.done = True
 
     def wait(self) -> None:
@@ -114,22 +113,22 @@ class SimulatedArray:
         self.memory = memory
         self.start = 0
         self.owner: SimulatedArray | None = None
-        """The array in whose memory this lies, from byte `start` on."""
+        """The array in whose memory this one is, from byte `start` on."""
         self.shape = shape
         self.dtype = dtype
 
     @property
     def nbytes(self) -> int:
-        """How many bytes its numbers take."""
+        """The size of its data in bytes."""
         return prod(self.shape) * self.dtype.itemsize
 
     @property
     def place(self) -> slice:
-        """Where its numbers lie in the memory."""
+        """The place of its data in the memory."""
         return slice(self.start, self.start + self.nbytes)
 
     def numpy(self) -> npt.NDArray[Any]:
-        """Return its numbers, once the current stream has come to this point."""
+        """Return its data, once the current stream has reached this point."""
         result = self.accelerator.kernel(self)
         self.accelerator.leave().wait()
         return result[0]
@@ -139,9 +138,9 @@ class SimulatedArray:
 
 
 class Accelerator:
-    """An accelerator for `prefetch_to_device`, which executes work in an order that `policy` and `seed` tell.
+    """An accelerator for `prefetch_to_device`, which executes work in an order set by `policy` and `seed`.
 
-    `races` are the accesses that were found to be in no order.
+    `races` are the accesses that were not ordered.
 
     >>> import asyncdata as ad
     >>> accelerator = Accelerator(seed=1)
@@ -162,11 +161,11 @@ class Accelerator:
         self.streams = [self.default, self.copies]
         self.hosts: dict[int, Clock] = {}
         self.waited: Clock = {}
-        """What some thread has waited for: memory of the host goes from one to another with a lock."""
+        """The merged clock of all waits of threads, as host memory passes between threads under a lock."""
         self.pinned: dict[int, int] = {}
-        """How large the memory of the host is that the device reads, by address."""
+        """The sizes of host memory that the device reads, by address."""
         self.spans: list[tuple[int, int, Memory]] = []
-        """Where arrays lay in that memory, and who has used it."""
+        """The places of arrays in that memory, and its uses."""
         self.registered = 0
         """How often memory was pinned."""
         self.pinned_memory = PinnedMemory(self.allocate, self.register, self.release)
@@ -174,13 +173,13 @@ class Accelerator:
         self.freed: deque[tuple[Stream, Memory]] = deque()
         self.leaving: list[tuple[Stream, Memory, list[SimulatedEvent]]] = []
         self.bytes = 0
-        """How many bytes of the device were ever taken for arrays."""
+        """How many bytes of the device were allocated for arrays in total."""
         self.local = threading.local()
 
     def __str__(self) -> str:
         return "simulated"
 
-    # what a program does
+    # operations of a program
 
     def stream(self, name: str) -> Stream:
         """Return a new stream."""
@@ -190,12 +189,12 @@ class Accelerator:
 
     @property
     def current(self) -> Stream:
-        """The stream to which this thread gives its work."""
+        """The current stream of this thread."""
         return getattr(self.local, "stream", self.default)
 
     @contextmanager
     def using(self, stream: Stream) -> Generator[None]:
-        """Give the work of this thread to a stream."""
+        """Make a stream current for this thread."""
         before = self.current
         self.local.stream = stream
         try:
@@ -204,7 +203,7 @@ class Accelerator:
             self.local.stream = before
 
     def kernel(self, *arrays: SimulatedArray) -> list[npt.NDArray[Any]]:
-        """Read arrays on the current stream; return a list that will hold what was there when that was executed."""
+        """Read arrays on the current stream; return a list that will hold their content at the time of execution."""
         found: list[npt.NDArray[Any]] = []
         memories = [array.memory for array in arrays]
         shapes = [(array.shape, array.dtype, array.place) for array in arrays]
@@ -219,13 +218,13 @@ class Accelerator:
         return found
 
     def leave(self) -> SimulatedEvent:
-        """Return the event after what the current stream was given so far."""
+        """Return the event after the work of the current stream so far."""
         with self.lock:
             self.reap()
             return self.record(self.current)
 
     def synchronize(self) -> None:
-        """Wait until all streams have done what they were given."""
+        """Wait until all streams have done their work."""
         with self.lock:
             for stream in self.streams:
                 self.record(stream).wait()
@@ -233,7 +232,7 @@ class Accelerator:
     # memory
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any], stream: Stream) -> SimulatedArray:
-        """Return an array in memory of a stream: what was freed there is taken first."""
+        """Return an array in memory of a stream; freed memory of the stream is reused first."""
         size = -(-max(1, prod(shape) * dtype.itemsize) // 256) * 256
         with self.lock:
             self.reap()
@@ -248,7 +247,7 @@ class Accelerator:
             return array
 
     def reap(self) -> None:
-        """Take back memory that was freed: at once, or where other streams use it when they have come to this point."""
+        """Reclaim freed memory: at once, or if other streams use it, when they have reached this point."""
         while self.freed:
             stream, memory = self.freed.popleft()
             self.leaving.append((stream, memory, [self.record(other) for other in memory.streams]))
@@ -256,31 +255,31 @@ class Accelerator:
         waiting, self.leaving = self.leaving, []
         for stream, memory, events in waiting:
             if all(event.done for event in events):
-                for event in events:  # who gets the memory, in any thread, has taken the allocator's lock after this
+                for event in events:  # any thread that gets the memory takes the allocator's lock after this
                     join(stream.clock, event.clock)
                 self.idle.setdefault((stream, memory.data.nbytes), []).append(memory)
             else:
                 self.leaving.append((stream, memory, events))
 
     def allocate(self, size: int) -> HostMemory:
-        """Return memory of the host that the device reads."""
+        """Return host memory that the device reads."""
         data = np.zeros(size, np.uint8)
         self.register(data.ctypes.data, size)
         weakref.finalize(data, self.release, data.ctypes.data).atexit = False
         return data
 
     def register(self, address: int, size: int) -> bool:
-        """Let the device read memory of the host."""
+        """Let the device read host memory."""
         self.pinned[address] = size
         self.registered += 1
         return True
 
     def release(self, address: int) -> None:
-        """Let the device no longer read memory of the host."""
+        """Let the device no longer read host memory."""
         self.pinned.pop(address, None)
 
     def written(self, array: npt.NDArray[Any]) -> list[str]:
-        """Say that this thread has written an array in pinned memory; return what is wrong with that."""
+        """Record that this thread has written an array in pinned memory; return the races."""
         start, stop = array.ctypes.data, array.ctypes.data + array.nbytes
         if not any(begin <= start and stop <= begin + size for begin, size in [*self.pinned.items()]):
             raise StageError("an array that is not in pinned memory is copied to the device")
@@ -293,7 +292,7 @@ class Accelerator:
         return races
 
     def memory_of(self, array: npt.NDArray[Any]) -> Memory:
-        """Return who has used the memory of an array that was written."""
+        """Return the memory of an array that was written."""
         return next(memory for start, _, memory in self.spans if start == array.ctypes.data)
 
     # streams
@@ -303,7 +302,7 @@ class Accelerator:
         return self.hosts.setdefault(threading.get_ident(), {})
 
     def host_write(self, arrays: Sequence[npt.NDArray[Any]]) -> None:
-        """Say that this thread has written arrays in pinned memory."""
+        """Record that this thread has written arrays in pinned memory."""
         with self.lock:
             name, clock = f"thread {threading.get_ident()}", self.host()
             clock[name] = clock.get(name, 0) + 1
@@ -319,7 +318,7 @@ class Accelerator:
         writes: Sequence[Memory] = (),
         after: SimulatedEvent | None = None,
     ) -> None:
-        """Give work to a stream, which may wait for an event before it, and execute something, or nothing."""
+        """Add work to a stream, which may first wait for an event; then let the scheduler execute some work."""
         with self.lock:
             self.reap()
             join(stream.clock, self.host())
@@ -334,7 +333,7 @@ class Accelerator:
             self.schedule()
 
     def record(self, stream: Stream) -> SimulatedEvent:
-        """Return the event after what a stream was given so far."""
+        """Return the event after the work of a stream so far."""
         with self.lock:
             join(stream.clock, self.host())
             event = SimulatedEvent(self, dict(stream.clock))
@@ -343,7 +342,7 @@ class Accelerator:
             return event
 
     def copy(self, stream: Stream, source: npt.NDArray[Any], target: SimulatedArray) -> None:
-        """Copy an array of the host to the device, when a stream comes to that."""
+        """Add a copy of a host array to the device to a stream."""
         size = target.nbytes
         memory = target.memory
 
@@ -355,7 +354,7 @@ class Accelerator:
     # the scheduler
 
     def schedule(self) -> None:
-        """Execute some of what is waiting, as the policy says."""
+        """Execute some of the waiting work, by the policy."""
         if self.policy == "random":
             for _ in range(self.random.randrange(3)):
                 self.step()
@@ -365,7 +364,7 @@ class Accelerator:
                 continue
 
     def step(self) -> bool:
-        """Let one stream go on; return whether one could."""
+        """Advance one stream; return whether one could."""
         streams = [*self.streams]
         if self.policy == "random":
             self.random.shuffle(streams)
@@ -376,7 +375,7 @@ class Accelerator:
         return any(map(self.advance, streams))
 
     def advance(self, stream: Stream) -> bool:
-        """Execute the next piece of work of a stream, if it need not wait; return whether that was so."""
+        """Execute the next work of a stream unless it must wait; return whether it was executed."""
         if not stream.work:
             return False
         after, execute = stream.work[0]
@@ -387,7 +386,7 @@ class Accelerator:
         return True
 
     def wait_for(self, ready: Callable[[], bool], clock: Clock) -> None:
-        """Execute work until `ready()`; this thread then knows what a clock tells."""
+        """Execute work until `ready()`, and merge a clock into this thread's."""
         with self.lock:
             while not ready():
                 if not self.step():
@@ -397,7 +396,7 @@ class Accelerator:
 
 
 class SimulatedDevice:
-    """A simulated accelerator as one iterator uses it."""
+    """A simulated accelerator for one iterator."""
 
     def __init__(self, accelerator: Accelerator) -> None:
         self.accelerator = accelerator
@@ -422,7 +421,7 @@ class SimulatedDevice:
         return [self.part(packed, start, as_array(like) if is_tensor(like) else like) for start, like in likes]
 
     def part(self, packed: Any, start: int, like: npt.NDArray[Any]) -> SimulatedArray:
-        """Return the array that lies in one of bytes from a byte on."""
+        """Return a view into an array of bytes from an offset on."""
         array = SimulatedArray(self.accelerator, packed.memory, like.shape, like.dtype)
         array.start, array.owner = start, packed
         return array

@@ -1,4 +1,4 @@
-"""Staging: pinned memory of the host, into which arrays are copied that lie elsewhere."""
+"""Staging: pinned host memory, to which arrays in other memory are copied."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from asyncdata.devices.base import Device
 from asyncdata.devices.pinned_memory import HostMemory, PinnedMemory
 from asyncdata.elements.tensors import array_and_dtype, from_array_and_dtype, is_tensor
 
-__all__ = ("OnHost", "Staging")
+__all__ = ("StagedArrays", "Staging")
 
 ALIGN: Final = 256
-ROOM: Final = 1 << 16
+SLOT_UNIT: Final = 1 << 16
 SMALL: Final = 1 << 16
-"""Arrays of up to so many bytes are copied to the device as one, whose memory is taken for as long as one is used."""
+"""Arrays of up to this many bytes are copied to the device as one, whose memory is in use as long as any of them is."""
 
 NONE: Final[Mapping[int, int]] = MappingProxyType({})
 
 
-class OnHost(NamedTuple):
-    """The arrays of an element as a device may read them.
+class StagedArrays(NamedTuple):
+    """The arrays of an element in memory that a device can read.
 
-    `slot` is the memory that some of them were copied to. It begins with the small ones, which are copied to the device
-    as one: `starts` tells where they begin, by their places, and `packed` is that part of the slot.
+    `slot` is the memory to which some of them were copied. It begins with the small ones, which are copied to the
+    device as one: `starts` has their offsets by index, and `packed` is that part of the slot.
     """
 
     arrays: Sequence[Any]
@@ -36,13 +36,13 @@ class OnHost(NamedTuple):
     packed: HostMemory | None = None
 
     def sources(self) -> Sequence[Any]:
-        """Return what is copied to the device."""
+        """Return the arrays that are copied to the device."""
         if self.packed is None:
             return self.arrays
         return [self.packed, *(array for place, array in enumerate(self.arrays) if place not in self.starts)]
 
     def parts(self, device: Device, copies: Sequence[Any]) -> Sequence[Any]:
-        """Return the arrays on the device, of the copies of the sources."""
+        """Return the arrays on the device, given the copies of the sources."""
         if self.packed is None:
             return copies
         others = iter(copies[1:])
@@ -51,8 +51,8 @@ class OnHost(NamedTuple):
         return [by_place[place] if place in by_place else next(others) for place in range(len(self.arrays))]
 
 
-class Elsewhere(NamedTuple):
-    """An array that does not lie in pinned memory, and the bytes that it takes there.
+class UnpinnedArray(NamedTuple):
+    """An array that is not in pinned memory, and its size there in bytes.
 
     `dtype` is the name for `from_array_and_dtype` if a tensor is sent.
     """
@@ -60,55 +60,55 @@ class Elsewhere(NamedTuple):
     place: int
     array: npt.NDArray[Any]
     dtype: str | None
-    room: int
+    size: int
 
 
 class Staging:
-    """Slots of pinned memory, which are used again when the device has read them."""
+    """Slots of pinned memory, which are reused when the device has read them."""
 
     def __init__(self, device: Device) -> None:
         self.device = device
         self.free: list[HostMemory] = []
 
-    def pinned(self, leaves: Sequence[Any]) -> OnHost:
+    def pinned(self, leaves: Sequence[Any]) -> StagedArrays:
         """Return arrays in pinned memory, if the device is faster with that."""
         memory = self.device.pinned_memory
         if memory is None:
-            return OnHost(leaves)
+            return StagedArrays(leaves)
         arrays: list[Any] = []
-        elsewhere: list[Elsewhere] = []
+        unpinned: list[UnpinnedArray] = []
         for place, leaf in enumerate(leaves):
             array, dtype = array_and_dtype(leaf) if is_tensor(leaf) else (np.asarray(leaf), None)
             arrays.append(memory.direct(array) if dtype is None else None)
             if arrays[-1] is None:
-                elsewhere.append(Elsewhere(place, array, dtype, aligned(array.nbytes)))
-        return self.copied(memory, arrays, elsewhere) if elsewhere else OnHost(arrays)
+                unpinned.append(UnpinnedArray(place, array, dtype, aligned(array.nbytes)))
+        return self.copied(memory, arrays, unpinned) if unpinned else StagedArrays(arrays)
 
-    def copied(self, memory: PinnedMemory, arrays: list[Any], elsewhere: list[Elsewhere]) -> OnHost:
+    def copied(self, memory: PinnedMemory, arrays: list[Any], unpinned: list[UnpinnedArray]) -> StagedArrays:
         """Copy arrays to a slot, the small ones first, and put the copies in their places."""
-        slot = self.slot(memory, sum(each.room for each in elsewhere))
+        slot = self.slot(memory, sum(each.size for each in unpinned))
         starts, start, small = dict[int, int](), 0, 0
-        for each in sorted(elsewhere, key=lambda each: each.room > SMALL):
+        for each in sorted(unpinned, key=lambda each: each.size > SMALL):
             array, dtype = each.array, each.array.dtype
             copy = np.ndarray(array.shape, dtype if dtype.isnative else dtype.newbyteorder("="), slot, start)
             np.copyto(copy, array)
             arrays[each.place] = copy if each.dtype is None else from_array_and_dtype(copy, each.dtype)
-            if each.room <= SMALL:
-                starts[each.place], small = start, start + each.room
-            start += each.room
-        return OnHost(arrays, slot) if len(starts) < 2 else OnHost(arrays, slot, starts, slot[:small])
+            if each.size <= SMALL:
+                starts[each.place], small = start, start + each.size
+            start += each.size
+        return StagedArrays(arrays, slot) if len(starts) < 2 else StagedArrays(arrays, slot, starts, slot[:small])
 
     def slot(self, memory: PinnedMemory, need: int) -> HostMemory:
-        """Return a slot of so many bytes; one that is too small makes way for it."""
+        """Return a slot of at least `need` bytes; a slot that is too small is dropped for it."""
         for place, slot in enumerate(self.free):
             if slot.nbytes >= need:
                 return self.free.pop(place)
         if self.free:
             self.free.pop()
-        return memory.allocate(-(-max(need, 1) // ROOM) * ROOM)
+        return memory.allocate(-(-max(need, 1) // SLOT_UNIT) * SLOT_UNIT)
 
-    def give_back(self, read: OnHost) -> None:
-        """Take back the slot of arrays that the device has read."""
+    def release_slot(self, read: StagedArrays) -> None:
+        """Make the slot of arrays that the device has read available again."""
         if read.slot is not None:
             self.free.append(read.slot)
 

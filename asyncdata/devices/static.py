@@ -1,4 +1,4 @@
-"""Static arrays: the caller's own, to which each element is copied, as CUDA graphs need it."""
+"""StaticArrays: arrays of the caller, to which each element is copied, as CUDA graphs require."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class StaticArrays:
         return targets
 
     def target(self, path: str, array: Any) -> Any:
-        """Return the array for that at a path; `StructureError` if it is another one."""
+        """Return the caller's array for a path; `StructureError` if it does not match."""
         target, name = self.leaves.get(path), f"leaf {path}" if path else "the element"
         if target is None:
             raise StructureError(f"prefetch_to_device(static=) has no array for {name}")

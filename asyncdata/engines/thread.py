@@ -150,7 +150,7 @@ class LoopThreadEngine(ThreadEngine):
 
         The loop is made in this thread, where no signal handler can raise before the loop has an owner.
         """
-        self.pipeline.meters.clock.alone()
+        self.pipeline.meters.clock.set_dedicated()
         self.loop = loop = self.signal.loop = new_loop()
         runner, clean = asyncio.Runner(loop_factory=lambda: loop), False
         try:
@@ -192,7 +192,7 @@ class LooplessThreadEngine(ThreadEngine):
     def serve(self) -> None:
         """Run the pipeline, whose error travels through the queue."""
         clock = self.run.meters.clock
-        clock.alone()
+        clock.set_dedicated()
         clock.begin()
         try:
             self.context.run(driven, self.fill(), self.interruption)

@@ -102,7 +102,7 @@ class ThreadClock:
         self.idle: tuple[tuple[float, float | None], ...] = ()
         """The idle time of the machine's cores at the beginning and at the end."""
 
-    def alone(self) -> None:
+    def set_dedicated(self) -> None:
         """Record that only this pipeline uses the current thread."""
         self.thread, self.native = threading.get_ident(), threading.get_native_id()
 

@@ -26,7 +26,7 @@ class FileLock:
         self.path = path.with_name(f"{path.name}.lock")
         self.flock, self.msvcrt = module("fcntl"), module("msvcrt")
         if self.flock is None and self.msvcrt is None:
-            raise PlanError("storing elements in files needs a system that can lock files, which this one cannot")
+            raise PlanError("storing elements in files needs a system that can lock files; this one cannot")
         self.inherited, self.descriptor = False, -1
         forks.register(self)  # before the descriptor is opened, through which a child would hold the lock
         self.descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0))

@@ -112,7 +112,7 @@ class NoHostEvent(SimulatedDevice):
 
 def forgetful(self: copy_thread.CopyThread) -> None:
     """Let go of the memory that a copy reads without waiting for the copy."""
-    self.staging.give_back(self.copies.popleft().read)
+    self.staging.release_slot(self.copies.popleft().read)
 
 
 MISTAKES = {

@@ -79,7 +79,7 @@ def test_a_slot_is_let_go_of_when_nobody_looks_into_it() -> None:
         next(rows)
         registered = [*accelerator.pinned_memory.known]
         assert registered
-    accelerator.pinned_memory.let_go(registered[0])
+    accelerator.pinned_memory.unregister(registered[0])
     assert registered[0] not in accelerator.pinned
 
 

@@ -493,7 +493,7 @@ def test_left_while_a_function_is_about_to_promise_a_connection_nothing_is_left_
         (lambda: SqlDataset("mysql", "x", "SELECT 1", (int,)), 'driver_name must be "sqlite", or a function'),
         (lambda: SqlDataset("sqlite", "x", "SELECT 1", ()), "output_types must have a dtype for each column"),
         (lambda: SqlDataset("sqlite", "x", "SELECT 1", int), "output_types must have a dtype for each column"),  # type: ignore[arg-type]
-        (lambda: SqlDataset("sqlite", "x", "SELECT 1", (np.complex64,)), "a column of output_types is of"),
+        (lambda: SqlDataset("sqlite", "x", "SELECT 1", (np.complex64,)), "a column of output_types must be of"),
     ],
 )
 def test_wrong_arguments_are_errors_where_they_are_given(make: Callable[[], Any], message: str) -> None:

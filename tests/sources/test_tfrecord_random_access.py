@@ -589,7 +589,7 @@ def test_datasets_of_one_list_share_what_they_know(tmp_path: Path, monkeypatch: 
 
 @pytest.mark.parametrize("compression", ["GZIP", "ZLIB"])
 def test_an_index_of_what_is_compressed_is_a_mistake(compression: str) -> None:
-    with pytest.raises(ad.PlanError, match=rf"index=True\) is not for compression_type='{compression}': what is"):
+    with pytest.raises(ad.PlanError, match=rf"index=True\) is not for compression_type='{compression}': compressed"):
         ad.TFRecordDataset("a.tfrecord", compression, index=True)
 
 

@@ -131,7 +131,7 @@ def test_a_file_that_somebody_reads_gets_its_name_in_the_next_epoch(tmp_path: Pa
 
 def test_a_system_without_locks_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(locks, "module", lambda _: None)
-    with pytest.raises(ad.PlanError, match="only where the system can lock"):
+    with pytest.raises(ad.PlanError, match="needs a system that can lock files"):
         list(ad.Dataset.range(3).cache(tmp_path / "kept"))
 
 
