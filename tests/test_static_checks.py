@@ -338,8 +338,8 @@ def test_a_dtype_of_tensorflows_is_that_of_numpy(what: str) -> None:
     ("build", "words"),
     [
         (lambda: ad.TensorSpec((), None), r"TensorSpec\(dtype=\) must be a dtype, .* got None"),
-        (lambda: generated([np.int32, np.int32]), r"from_generator\(output_types=\), .* tuple or a dict and no list"),
-        (lambda: generated({"a": [int, int]}), "and no list must be a dtype"),
+        (lambda: generated([np.int32, np.int32]), r"from_generator\(output_types=\), .* tuple or a dict, not a list"),
+        (lambda: generated({"a": [int, int]}), r"not a list\) must be a dtype"),
         (lambda: generated((int, int), ((),)), r"output_shapes=\) needs a shape for each dtype, .*, got \(\(\),\)"),
         (lambda: generated((int, int), [(), ()]), "needs a shape for each dtype"),
         (lambda: generated({"a": int}, {"b": ()}), "needs a shape for each dtype"),
@@ -425,6 +425,6 @@ def test_blocks_of_less_than_nothing_are_refused(reader: str) -> None:
 
 @pytest.mark.parametrize("reader", READERS)
 def test_batches_of_paths_that_nobody_knew_of_are_errors_in_their_places(reader: str) -> None:
-    with pytest.raises(ad.PlanError, match=rf"{reader}: a path is .*got ndarray.*unbatch\(\)") as caught:
+    with pytest.raises(ad.PlanError, match=rf"{reader}: a path must be .*got ndarray.*unbatch\(\)") as caught:
         list(READERS[reader](ad.Dataset.from_iterable(["a", "b"]).batch(2)))
     assert caught.value.__notes__ == [f"in {reader}(filenames), elements 0 to 1"]

@@ -383,7 +383,7 @@ def paired(types: Any, shapes: Any) -> Any:
     """Return the signature for tf.data's older pair `output_types`, `output_shapes`; `PlanError` if they differ."""
     level = open_level(types)
     if level is None:
-        cure = "; a structure is a tuple or a dict, not a list" if isinstance(types, list) else ""
+        cure = " (a structure is a tuple or a dict, not a list)" if isinstance(types, list) else ""
         dtype = check_dtype(f"from_generator(output_types=){cure}", types)
         sizes = shapes if hasattr(shapes, "__iter__") else ()
         if any(size is not None and not hasattr(size, "__index__") for size in sizes):

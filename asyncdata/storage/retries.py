@@ -143,7 +143,7 @@ def explained(error: Exception, url: str) -> Exception:
 def unanswered(text: str, words: str, url: str, status: int) -> Exception:
     """Return the error for a request without an answer, or with a status that has no fixed meaning."""
     if status in REFUSALS:
-        return RefusedError(f"{url}: the endpoint refuses requests, as it has too many: {words}")
+        return RefusedError(f"{url}: the endpoint answers that it has too many requests: {words}")
     if (status and status not in TRANSIENT) or "builder error" in text:
         return OSError(errno.EIO, words, url)
     if NO_CREDENTIALS.search(text) and not status:
