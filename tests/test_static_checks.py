@@ -338,7 +338,7 @@ def test_a_dtype_of_tensorflows_is_that_of_numpy(what: str) -> None:
     ("build", "words"),
     [
         (lambda: ad.TensorSpec((), None), r"TensorSpec\(dtype=\) must be a dtype, .* got None"),
-        (lambda: generated([np.int32, np.int32]), r"from_generator\(output_types=\), .* tuple or a dict, not a list"),
+        (lambda: generated([np.int32, np.int32]), r"from_generator\(output_types=\) .* tuple or a dict, not a list"),
         (lambda: generated({"a": [int, int]}), r"not a list\) must be a dtype"),
         (lambda: generated((int, int), ((),)), r"output_shapes=\) needs a shape for each dtype, .*, got \(\(\),\)"),
         (lambda: generated((int, int), [(), ()]), "needs a shape for each dtype"),

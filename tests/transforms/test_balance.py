@@ -151,7 +151,7 @@ def test_numbers_of_numpy_are_costs() -> None:
         ({"steps": 0}, r"balance\(steps=\) must be at least 1"),
         ({"rank": 2}, r"balance\(rank=\) must be less than ranks=2, got 2"),
         ({"rank": None}, r"balance\(rank=\) must be an integer, got None"),
-        ({"ranks": None, "rank": None}, "none knows .* give ranks and rank"),
+        ({"ranks": None, "rank": None}, "found no rank .* give ranks and rank"),
         ({"drop_remainder": 1}, "drop_remainder"),
         ({"cost": 3}, "balance needs a function"),
         ({"cost": lambda a, b: a}, "called with one argument"),

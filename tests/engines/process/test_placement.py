@@ -315,7 +315,10 @@ class Stream:
 
 def plans_that_stay() -> Iterator[tuple[ad.Dataset[Any], str]]:
     lock, pool = threading.Lock(), ThreadPoolExecutor(1)
-    yield ad.Dataset.from_iterable(iter(range(3))).batch(2), r"from_iterable\(range_iterator\).*read only here.*thread"
+    yield (
+        ad.Dataset.from_iterable(iter(range(3))).batch(2),
+        r"from_iterable\(range_iterator\).*read only in this process.*thread",
+    )
     yield ad.Dataset.from_async_iterable(Stream()).batch(2), r"from_async_iterable\(Stream\).*event loop.*thread"
     yield ad.Dataset.range(3).map(lambda x: (x, lock)).batch(2), r"map\(.*lambda.*cannot be sent.*lock.*thread"
     yield ad.Dataset.range(3).map(abs, executor=pool).batch(2), r"map\(abs.*cannot be sent.*thread"
