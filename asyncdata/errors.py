@@ -63,7 +63,7 @@ class StageError(AsyncDataError, RuntimeError):
     """A stage broke in a way that no single element explains: the pipeline has ended."""
 
 
-class WorkerCrashed(AsyncDataError, RuntimeError):  # noqa: N818 - the standard library's name for it ends so too
+class WorkerCrashed(AsyncDataError, RuntimeError):  # noqa: N818 - named as in the standard library
     """An element killed the worker process that worked on it, and another one that tried again: names the signal."""
 
 
@@ -71,7 +71,7 @@ class ClosedError(AsyncDataError, RuntimeError):
     """The iterator was closed, or stopped from elsewhere before the end of its data: says why."""
 
 
-class ChannelFull(AsyncDataError, QueueFull):  # noqa: N818 - asyncio's name for it has no such end either
+class ChannelFull(AsyncDataError, QueueFull):  # noqa: N818 - asyncio's QueueFull has no such suffix either
     """The channel is full: says how much it holds. Send the items again later."""
 
 

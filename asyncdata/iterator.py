@@ -318,7 +318,7 @@ class Reader:
         if self.engine is not None:
             self.forked = self.closed = True
             if isinstance(self.engine, DeviceEngine):  # memory of a device cannot be released here
-                forks.keep_for_ever((self.items, self.failures, self.waiting, self.piece))
+                forks.never_finalize((self.items, self.failures, self.waiting, self.piece))
             self.items = self.failures = iter(())
             self.waiting = deque[Block]()
             self.piece = self.engine = self.host = self.running = None

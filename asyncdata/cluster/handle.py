@@ -57,7 +57,7 @@ class PoolHandle(Generic[P]):
     def disown(self) -> None:
         """Take no calls in a forked child: the connection is the parent's."""
         POOLS.discard(self.pool)
-        forks.keep_for_ever(self.pool)
+        forks.never_finalize(self.pool)
         self.pool = type(self.pool)(self.cluster, self.pool.connect)
         self.pool.refusal = StageError(
             "this process was forked from one that may be connected to Ray, and a fork cannot use that connection: "

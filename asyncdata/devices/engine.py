@@ -59,7 +59,7 @@ class DeviceEngine:
         ENGINES.discard(self)
         THREADS.discard(self.copy_thread.thread)
         self.queue.stopped = True
-        forks.keep_for_ever(self)
+        forks.never_finalize(self)
 
     def wait(self, ready: Callable[[], object], interrupts: DeferredInterrupts, patience: Patience) -> None:
         self.host.wait(lambda: self.ahead.advance() or ready(), interrupts, patience)

@@ -107,7 +107,7 @@ class ColumnBatch:
         if element is None or not every_row(lambda leaf: numeric(leaf) or type(leaf) in STRINGS, element):
             return None
         try:
-            arrays = map_leaves(lambda leaf, _: room(leaf, rows, empty), element)
+            arrays = map_leaves(lambda leaf, _: empty_rows(leaf, rows, empty), element)
         except (StructureError, MemoryError):  # the batch raises it, in its place
             return None
         columns = ColumnBatch(arrays, rows, True)
@@ -414,7 +414,7 @@ def numeric(leaf: Any) -> bool:
     return leaf.dtype.kind in "biufc" and leaf.dtype.isnative if kind is np.ndarray else is_number(kind)
 
 
-def room(leaf: Any, rows: int, empty: Empty) -> npt.NDArray[Any]:
+def empty_rows(leaf: Any, rows: int, empty: Empty) -> npt.NDArray[Any]:
     """Return an array for `rows` rows like this leaf."""
     if type(leaf) is np.ndarray:
         return empty((rows, *leaf.shape), leaf.dtype)

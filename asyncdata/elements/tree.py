@@ -94,8 +94,8 @@ def mapping_like(value: Mapping[Any, Any], parts: dict[Any, Any]) -> Mapping[Any
             return parts
         for key, part in parts.items():
             made[key] = part
-        kept = type(made) is type(value) and len(made) == len(parts)
-        return made if kept and all(made[key] is part for key, part in parts.items()) else parts
+        unchanged = type(made) is type(value) and len(made) == len(parts)
+        return made if unchanged and all(made[key] is part for key, part in parts.items()) else parts
     except Exception:  # noqa: BLE001  whatever the class does, no part is lost
         return parts
 

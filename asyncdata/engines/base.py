@@ -159,7 +159,7 @@ class TaskEngine:
     def disown(self) -> None:
         """Leave the pipeline as it is in a forked child: its loop is the parent's."""
         self.queue.stopped = True
-        forks.keep_for_ever(self)
+        forks.never_finalize(self)
 
     def done(self, task: asyncio.Task[None]) -> None:
         """Report to a consumer that continues after all tasks of its loop were cancelled."""
@@ -253,7 +253,7 @@ class LoopEngine:
     def disown(self) -> None:
         """Leave the loop as it is in a forked child: closing it would change what the parent's loop waits for."""
         self.queue.stopped = self.stopping = True
-        forks.keep_for_ever(self)
+        forks.never_finalize(self)
 
     async def run_all(self) -> None:
         """Run the pipeline, then end async generators that are left: another run of the loop would cost more."""

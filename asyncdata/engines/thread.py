@@ -64,7 +64,7 @@ class ThreadEngine:
         """Leave the pipeline as it is in a forked child: its thread is not there, and its loop is the parent's."""
         ENGINES.discard(self)
         self.queue.stopped = self.forked = True
-        forks.keep_for_ever(self)
+        forks.never_finalize(self)
 
     def main(self) -> None:
         """The thread: run the pipeline, then wait for the threads that it started."""

@@ -97,7 +97,7 @@ class ArrowParser(ColumnParser):
         return True
 
     def _message_known(self) -> bool:
-        """Return whether the next message, or that there is none, is known."""
+        """Return whether the next message has been read, or the messages have ended."""
         if not self._length:
             start = self.taken(8)
             if start is None:

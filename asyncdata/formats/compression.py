@@ -170,15 +170,15 @@ class ZlibReader:
 
     def _members(self) -> Iterator[bytes]:
         """Yield the waiting data decompressed, at most `PIECE_BYTES`."""
-        room = PIECE_BYTES
-        while (len(self._left) or self._full) and self._error is None and room:
+        remaining = PIECE_BYTES
+        while (len(self._left) or self._full) and self._error is None and remaining:
             if self._stream.eof:
                 self._left = bytes(self._left).lstrip(b"\0")  # padding may follow a member
                 self._stream = zlib.decompressobj(self._bits) if self._left else self._stream
                 continue
-            found = self._decompress(self._left, room)
-            room -= len(found)
-            self._full = not room and not self._stream.eof
+            found = self._decompress(self._left, remaining)
+            remaining -= len(found)
+            self._full = not remaining and not self._stream.eof
             self._left = self._stream.unused_data if self._stream.eof else self._stream.unconsumed_tail
             yield found
 
@@ -247,17 +247,17 @@ class FrameReader:
 
     def _pieces(self) -> Iterator[bytes]:
         """Yield the waiting data decompressed, at most `PIECE_BYTES`."""
-        room = PIECE_BYTES
-        while self.waiting and room:
+        remaining = PIECE_BYTES
+        while self.waiting and remaining:
             if self._frame.eof and not self._next_frame():
                 return
             piece = b"" if self._full else memoryview(self._left)[self._at : self._at + FRAME_PIECE]
             try:
-                found = self._frame.decompress(piece, room)
+                found = self._frame.decompress(piece, remaining)
             except self._errors as error:
                 self._error = corrupt(self._name, self._fed - len(self._left) + self._at, error)
                 return
-            room -= len(found)
+            remaining -= len(found)
             self._at += len(piece)
             if self._frame.eof:
                 self._go_back(self._frame.unused_data)

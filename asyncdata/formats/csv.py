@@ -194,7 +194,7 @@ class CsvParser:
 
     @property
     def offset(self) -> int:
-        """A byte offset at which a record begins: that of the next one after `passed` more."""
+        """A byte offset at which a record begins, `passed` records before the next one."""
         return self._next if self._given == len(self._found) else self._begin
 
     @property

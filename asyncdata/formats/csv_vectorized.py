@@ -80,7 +80,7 @@ def with_newlines(
     r"""Return a copy of the text in which each record ends in `\n`, the places of these, and the bytes to drop."""
     text = framed.copy()
     returns = np.flatnonzero((framed == RETURN) & outside)
-    paired = framed[returns + 1] == NEWLINE  # the last one too, of which it is not known yet unless it is the `last`
+    paired = framed[returns + 1] == NEWLINE  # the last one too; unless it is the `last`, that is not known yet
     text[returns[~paired]] = NEWLINE
     ends = (text == NEWLINE) & outside
     ends[0] = False

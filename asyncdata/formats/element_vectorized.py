@@ -116,7 +116,7 @@ class UniformRecords:
         return np.frombuffer(b"".join(self.records), np.uint8).reshape(len(self.records), -1)
 
     def alike(self, free: Sequence[tuple[int, int]]) -> bool:
-        """Return whether all records are the same but for these columns."""
+        """Return whether all records are equal except in these columns."""
         if self.width <= LONG:
             differ = (self.rows != self.rows[0]).any(axis=0)
             for begin, end in free:

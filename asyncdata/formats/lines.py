@@ -50,7 +50,7 @@ class LineParser:
 
     @property
     def offset(self) -> int:
-        """A byte offset at which a line begins: that of the next one after `passed` more."""
+        """A byte offset at which a line begins, `passed` lines before the next one."""
         return self._next if self._given == len(self._lines) else self._begin
 
     @property

@@ -91,7 +91,7 @@ class NpyParser(ColumnParser):
         return np.frombuffer(bytearray(data), header.dtype).reshape(count, *header.shape[1:]), count
 
     def _begun(self) -> bool:
-        """Return whether the header, or that there is none, is known."""
+        """Return whether the header has been read, or the data has ended."""
         while (size := header_size(self._start)) is None or size > len(self._start):
             more = self.taken(10 if not self._start else 2 if size is None else size - len(self._start))
             if more is None:

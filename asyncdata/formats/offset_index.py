@@ -62,8 +62,8 @@ class OffsetIndex:
         lengths = np.diff(self.begins)
         width = np.min_scalar_type(int(lengths.max(initial=0))).itemsize
         marks, first = self.marks, int(self.begins[0])
-        told = (marks.kind.encode(), marks.size, marks.changed_ns, marks.most, first, self.count, self.lost)
-        content = HEADER.pack(MAGIC, VERSION, width, *told) + lengths.astype(f"<u{width}").tobytes()
+        fields = (marks.kind.encode(), marks.size, marks.changed_ns, marks.most, first, self.count, self.lost)
+        content = HEADER.pack(MAGIC, VERSION, width, *fields) + lengths.astype(f"<u{width}").tobytes()
         return content + crc32c(content).to_bytes(4, "little")
 
     @classmethod

@@ -91,8 +91,8 @@ class Selection:
         file = pq.ParquetFile(source, metadata=metadata, pre_buffer=False, page_checksum_verification=True)
         table = file.read_row_group(group, columns=needed, use_threads=False)
         if self.filters is not None:
-            told: Any = self.filters
-            table = table.filter(pq.filters_to_expression(told) if isinstance(told, list) else told)
+            filters: Any = self.filters
+            table = table.filter(pq.filters_to_expression(filters) if isinstance(filters, list) else filters)
         if self.columns is not None:
             table = table.select(self.columns)
         return columns_of(table), table.num_rows

@@ -168,7 +168,7 @@ class VarLenFeature:
 def make_example(features: Mapping[str, Any]) -> bytes:
     """Return a serialized tf.Example of `features`.
 
-    A value is bytes, str, an int, a float, a bool, or a list or array of those. Floats are kept as float32, arrays lose
+    A value is bytes, str, an int, a float, a bool, or a list or array of those. Floats become float32, arrays lose
     their shape, as tf.Example has only lists.
 
     >>> decode_example(make_example({"label": 3, "name": "ada", "weights": [0.5, 2.0]}))

@@ -193,7 +193,7 @@ class Dashboard(Closable):
         self.closed = True
         self._socket.close()
         atexit.unregister(self.close)
-        forks.keep_for_ever(self)
+        forks.never_finalize(self)
 
 
 def is_this_machine(host: str) -> bool:

@@ -105,9 +105,9 @@ def names_of(method: str, filenames: Any, storage: StorageOptions | None) -> Nod
     spec = filenames.plan.signature
     if spec is None or (isinstance(spec, TensorSpec) and not spec.shape and np.dtype(spec.dtype).kind in "OSU"):
         return filenames.plan
-    mend = "; split them with unbatch()" if isinstance(spec, TensorSpec) and spec.shape else ""
+    cure = "; split them with unbatch()" if isinstance(spec, TensorSpec) and spec.shape else ""
     raise PlanError(
-        f"{method}(filenames=) needs a dataset with one path per element, and its elements are {spec}{mend}"
+        f"{method}(filenames=) needs a dataset with one path per element, and its elements are {spec}{cure}"
     )
 
 

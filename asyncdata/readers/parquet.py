@@ -61,10 +61,10 @@ class ParquetDataset(Dataset[dict[str, Any]]):
         `storage_options` are for files at URLs, as for `list_files`; `cache_dir` is a folder or a `CacheDir` that
         caches them on this machine.
 
-        With `index=True`, and without `filters`, any row can be had without those before it, and their number is
-        known, as for `TFRecordDataset`. To have one its row group is read; eight stay in memory. So files whose rows
-        are to be shuffled without a buffer are best written in small row groups. The rows of a row group that cannot be
-        read are an error each.
+        With `index=True`, and without `filters`, any row can be read by its number, and the number of them is known, as
+        for `TFRecordDataset`. The row group of each row is read; eight row groups stay in memory. So write files whose
+        rows are to be shuffled without a buffer in small row groups. If a row group cannot be read, each of its rows is
+        an error.
         """
         method = "ParquetDataset"
         arrow("pyarrow.parquet", method)  # raises here if it is not installed

@@ -8,7 +8,7 @@ import threading
 import weakref
 from typing import Final, Protocol
 
-__all__ = ("IMPORTING", "ForkAware", "keep_for_ever", "lock", "register")
+__all__ = ("IMPORTING", "ForkAware", "lock", "never_finalize", "register")
 
 
 class ForkAware(Protocol):
@@ -49,7 +49,7 @@ def lock() -> threading.Lock:
     return made
 
 
-def keep_for_ever(value: object) -> None:
+def never_finalize(value: object) -> None:
     """Never finalize an object: closing an event loop or a coroutine in a child would change what the parent uses."""
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(value))
 

@@ -128,8 +128,8 @@ def used_in(folder: Path) -> int:
     """Return how many bytes one cgroup uses, without page cache that the kernel can reclaim."""
     used = [read(folder / name, int) for name in ("memory.current", "memory.usage_in_bytes")]
     found = table(folder / "memory.stat")
-    kept = [found.get(f"total_{name}", found.get(name, 0)) for name in ("inactive_file", "active_file")]
-    return max(0, (used[0] or used[1] or 0) - sum(kept))
+    reclaimable = [found.get(f"total_{name}", found.get(name, 0)) for name in ("inactive_file", "active_file")]
+    return max(0, (used[0] or used[1] or 0) - sum(reclaimable))
 
 
 def meminfo(root: Path) -> dict[str, int]:

@@ -69,5 +69,5 @@ def values_of(encoded: Column, count: int) -> list[Any]:
     least, width, text = encoded
     data = np.frombuffer(b64decode(text + "=" * (-len(text) % 4)), np.uint8)
     each = np.unpackbits(data)[: count * width].reshape(count, width)
-    whole = np.packbits(np.pad(each, ((0, 0), (64 - width, 0))), axis=1).view(">u8")
-    return (whole[:, 0].astype(np.int64) + least).tolist()
+    words = np.packbits(np.pad(each, ((0, 0), (64 - width, 0))), axis=1).view(">u8")
+    return (words[:, 0].astype(np.int64) + least).tolist()

@@ -254,7 +254,7 @@ class Slices(InMemorySource):
 
     @staticmethod
     def of(tensors: Any, *leaves: type[Any]) -> Slices:
-        """Return the source for the rows of a structure of arrays or lists; values of the types `leaves` are kept."""
+        """Return the source for the rows of a structure of arrays or lists; the types `leaves` are not converted."""
         arrays = as_arrays(tensors, *leaves, tensors=True)
         rows, problem = leading_dimension(arrays)
         if problem is not None:
@@ -336,7 +336,7 @@ class Elements(InMemorySource):
 
     @staticmethod
     def of(tensors: object, *leaves: type[Any]) -> Elements:
-        """Return the source for the elements of a list; values of the types `leaves` are kept."""
+        """Return the source for the elements of a list; the types `leaves` are not converted."""
         if not isinstance(tensors, list) or not tensors:
             raise PlanError(
                 f"from_list needs a list with at least one element, got {tensors!r:.60}; for anything else, and for a "

@@ -27,10 +27,10 @@ class JsonLinesFiles(IndexedFiles):
         while at < size:
             data = rest + file.read_at(at, min(BLOCK_BYTES, size - at))
             begin, at = at - len(rest), at - len(rest) + len(data)
-            whole = data if at == size else data[: data.rfind(b"\n") + 1]
-            found, long = line_begins(whole, begin, self.most)
+            complete = data if at == size else data[: data.rfind(b"\n") + 1]
+            found, long = line_begins(complete, begin, self.most)
             begins += found
-            rest = data[len(whole) :]
+            rest = data[len(complete) :]
             if not long and len(rest) > self.most:
                 begins.append(at - len(rest))
                 long = True

@@ -125,7 +125,7 @@ class QueryRows(Pumped):
         try:
             cursor = connection.cursor()
             if self.computes:
-                closing.callback(cursor.close)  # else an error that is kept would keep the file open
+                closing.callback(cursor.close)  # else a stored error would keep the file open
                 sqlite = cast("sqlite3.Connection", connection)
                 sqlite.set_progress_handler(left, STEPS)
                 ends.append(sqlite.interrupt)

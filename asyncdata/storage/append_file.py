@@ -52,7 +52,7 @@ class AppendFile:
 
     @classmethod
     def open(cls, path: str | os.PathLike[str], head: bytes) -> Self | None:
-        """Return the file that becomes `path`, begun anew with `head` unless it was begun already.
+        """Return the partial file of `path`, created with `head` unless it exists.
 
         `None` if another process, or another reader in this one, is writing it, or has just finished it.
         """

@@ -36,7 +36,7 @@ class Status(NamedTuple):
 
 
 class AnyPart(Protocol):
-    """A file of which parts are read, in the caller's thread; close it by leaving its `with`."""
+    """A file for reads of parts, in the caller's thread; use it in a `with` block, which closes it."""
 
     def __enter__(self) -> Self:
         """Return the file itself."""

@@ -33,7 +33,7 @@ class Source(Store, Protocol):
 
     @property
     def place(self) -> str:
-        """What distinguishes it from all other stores."""
+        """A string that identifies the store."""
         ...
 
     async def now(self, path: str) -> Entry:
@@ -277,7 +277,7 @@ async def run_in_group(work: Callable[[Runner], Awaitable[T]]) -> T:
     async with asyncio.TaskGroup() as group:
         try:
             return await work(TaskGroupRunner(group))
-        except Exception as error:  # noqa: BLE001  it is raised as it is, and not in a group
+        except Exception as error:  # noqa: BLE001  it is raised by itself, not in a group
             failed = error
     raise failed
 

@@ -40,7 +40,7 @@ class FilesystemStore:
         self.root = root
         self.system, inside = url_to_fs(root, **options.values)
         self.place = f"{root} {options.key.hex()}"
-        """What distinguishes it from all other stores."""
+        """A string that identifies the store."""
         self.inside: str = inside.rstrip("/")
         """The root's path within the file system."""
 

@@ -22,7 +22,7 @@ MORE: Final = 1.5
 """The factor to the next limit that is tried, while the current limit is reached."""
 
 GAIN: Final = 1.1
-"""The factor by which the throughput must grow for a larger limit to be kept."""
+"""The factor by which the throughput must grow to confirm a larger limit."""
 
 PATIENCE: Final = 30
 """Windows of requests before a larger limit that did not help is tried again."""

@@ -273,7 +273,7 @@ class FileStream:
 
 
 class RandomFile:
-    """A file of which parts are read, in the caller's thread; close it by leaving its `with`."""
+    """A file for reads of parts, in the caller's thread; use it in a `with` block, which closes it."""
 
     def __init__(self, path: str | int) -> None:
         """Open a path; a descriptor is closed with the file."""

@@ -111,7 +111,7 @@ class ObjectStore:
         self.root = root
         self.web = root.startswith("http")
         self.place = f"{endpoint_of(options.values)} {root.partition('?')[0]}"
-        """What distinguishes it from all other stores."""
+        """A string that identifies the store."""
         self.limit = limit
         values = dict(options.values)
         self.retries = Retries.of(values.pop("retry_config", None))

@@ -103,7 +103,7 @@ class PipelineProcess:
         for connection in (self.commands, self.replies, self.bell, self.rope, *self.theirs):
             connection.close()
         PROCESSES.discard(self)
-        forks.keep_for_ever(self)
+        forks.never_finalize(self)
 
     def begin(self, line: RemoteBlockQueue, order: RunRequest) -> None:
         """Begin a run."""

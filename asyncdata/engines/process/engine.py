@@ -43,7 +43,7 @@ class ProcessEngine:
 
     def disown(self) -> None:
         """Leave the run to the parent in a forked child."""
-        forks.keep_for_ever(self)
+        forks.never_finalize(self)
 
     def wait(self, ready: Callable[[], object], interrupts: DeferredInterrupts, patience: Patience) -> None:
         wait_in_thread(self.queue, ready, interrupts, PATIENT)  # the process itself logs where it waits

@@ -114,7 +114,7 @@ class WorkerPool:
     def disown(self) -> None:
         """Leave the processes to the parent."""
         WORKER_POOLS.discard(self)
-        forks.keep_for_ever(self)
+        forks.never_finalize(self)
 
     # requests of stages
 

@@ -111,7 +111,7 @@ class WorkerProcess(Process):
     def disown(self) -> None:
         """Be no child of a forked child, which could neither join it nor may read how it ended."""
         getattr(process, "_children").discard(self)  # noqa: B009
-        forks.keep_for_ever(self)
+        forks.never_finalize(self)
 
 
 SERVER_DIED: Final = (EOFError, ConnectionError, FileNotFoundError)
