@@ -37,8 +37,8 @@ def kind_of(device: Any) -> str:
         if (kind == "cuda" and (index.isdecimal() or name == "cuda")) or name == "cpu":
             return kind
     raise PlanError(
-        "prefetch_to_device(device=) must be 'cuda', 'cuda:1' or the like, 'cpu', a torch.device of these, or a device "
-        f"or sharding of JAX; got {device!r:.80}"
+        "prefetch_to_device(device=) must be 'cuda', 'cuda:1' or the like, 'cpu', a torch.device of these, or a JAX "
+        f"device or sharding; got {device!r:.80}"
     )
 
 

@@ -106,7 +106,7 @@ def plain(tensor: Any) -> Any:
     """Return a tensor on the CPU without its gradient, with lazy conjugation and negation resolved."""
     if not is_dense(tensor):
         raise StructureError(
-            f"a tensor on device {tensor.device} with layout {tensor.layout} has no array: take .cpu() or .to_dense()"
+            f"a tensor on device {tensor.device} with layout {tensor.layout} has no array: call .cpu() or .to_dense()"
         )
     return tensor.detach().resolve_conj().resolve_neg()
 

@@ -169,7 +169,7 @@ def table_of(rows: Sequence[Mapping[str, Any]], schema: Any) -> Any:
         if not known.issuperset(row):
             raise StructureError(
                 f"{METHOD}: a row has the column {min(set(map(str, row)) - known)!r}, which was not in the first row "
-                f"group, but {schema.names}; give schema=, or the same columns in each row"
+                f"group; its columns are {schema.names}; give schema=, or the same columns in each row"
             )
     return pa.Table.from_arrays([column_of(pa, field, rows) for field in schema], schema=schema)
 

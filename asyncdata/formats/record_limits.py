@@ -24,5 +24,5 @@ def record_too_long(name: str, what: str, most: int, argument: str = "max_record
     """Return the error for a record that is longer than `most` bytes; `what` names the record in the file `name`."""
     return DataLossError(
         f"{name}: {what} is longer than {argument}={most}, and the rest of the file is not read; if such records "
-        f"are meant to be there, give a larger {argument}"
+        f"are expected, give a larger {argument}"
     )

@@ -63,8 +63,8 @@ def refused(extension: str) -> Decoder:
 
     def refuse(data: bytes) -> Any:
         raise PlanError(
-            f"a member .{extension} is pickled and can run any code when it is loaded: name what is to be made of it, "
-            f"WebDataset(decoders={{{extension!r}: pickle.loads}}), or {{{extension!r}: bytes}} to leave it as it is"
+            f"a member .{extension} is pickled and can run any code when it is loaded: choose how to decode it, "
+            f"WebDataset(decoders={{{extension!r}: pickle.loads}}), or {{{extension!r}: bytes}} to get its raw bytes"
         )
 
     return refuse

@@ -165,5 +165,5 @@ def dtype_of(dtype: np.dtype[Any], given: object) -> np.dtype[Any]:
     if found.name not in DTYPES or (
         isinstance(given, type) and dtype.kind == "O" and given not in (object, np.object_)
     ):
-        raise PlanError(f"a column is int32, int64, float32, float64 or str, got {given!r:.60} in record_defaults")
+        raise PlanError(f"a column must be int32, int64, float32, float64 or str, got {given!r:.60} in record_defaults")
     return found

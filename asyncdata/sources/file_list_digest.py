@@ -64,7 +64,7 @@ class Files:
             return f"{more} added, from {where} on; " if more > 1 else f"{where} was added; "
         gone = f"{abs(more)} file{'s' * (abs(more) > 1)} {'more' if more > 0 else 'fewer'}"
         if size == 1 and more < 0 and self.groups[place - more :] == now[place:]:
-            return f"{gone}, which stood before {where}; "
+            return f"{gone}, which was before {where}; "
         return f"{gone}, and the first difference is at {where}; "
 
 

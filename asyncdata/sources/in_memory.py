@@ -339,8 +339,8 @@ class Elements(InMemorySource):
         """Return the source for the elements of a list; the types `leaves` are not converted."""
         if not isinstance(tensors, list) or not tensors:
             raise PlanError(
-                f"from_list needs a list with at least one element, got {tensors!r:.60}; for anything else, and for a "
-                "list of any objects, take from_iterable"
+                f"from_list needs a list with at least one element, got {tensors!r:.60}; use from_iterable for "
+                "other iterables, and for lists of arbitrary objects"
             )
         elements = [as_arrays(element, *leaves, tensors=True) for element in cast("list[Any]", tensors)]
         spec = spec_of(elements[0])
@@ -349,7 +349,7 @@ class Elements(InMemorySource):
                 spec = common_spec(spec, spec_of(element))
             except StructureError as error:
                 raise PlanError(
-                    f"from_list: in element {place} {error}; make all alike, or take from_iterable"
+                    f"from_list: in element {place} {error}; make all elements alike, or use from_iterable"
                 ) from None
         return Elements(elements, spec)
 
@@ -419,8 +419,7 @@ class Chosen(Node):
         size = plan.cardinality
         if not plan.random_access:
             raise PlanError(
-                f"at() needs elements that can be had in any order, which {plan.label()} does not give{shuffles(plan)}"
-                f"{dataloader_hint()}"
+                f"at() needs random access, which {plan.label()} does not support{shuffles(plan)}{dataloader_hint()}"
             )
         place = check_integer("at", "index", index) + (size if index < 0 and size >= 0 else 0)
         if place < 0 or 0 <= size <= place:

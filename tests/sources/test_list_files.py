@@ -71,9 +71,9 @@ Change = Callable[[list[str]], Any]
         (lambda names: Path(names[2] + "b").write_text(""), "{2}b was added"),
         (lambda names: Path(names[0]).with_name("a").write_text(""), "{folder}/a was added"),
         (lambda names: [Path(names[0] + x).write_text("") for x in "bc"], "2 added, from {0}b on"),
-        (lambda names: os.remove(names[0]), "1 file fewer, which stood before {1}"),
-        (lambda names: os.remove(names[2]), "1 file fewer, which stood before the end"),
-        (lambda names: [os.remove(name) for name in names[:2]], "2 files fewer, which stood before {2}"),
+        (lambda names: os.remove(names[0]), "1 file fewer, which was before {1}"),
+        (lambda names: os.remove(names[2]), "1 file fewer, which was before the end"),
+        (lambda names: [os.remove(name) for name in names[:2]], "2 files fewer, which was before {2}"),
         (lambda names: [os.remove(names[0]), write(names, 1)], "1 file fewer, and the first difference is at {1}"),
     ],
 )
