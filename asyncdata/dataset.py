@@ -757,8 +757,8 @@ class Dataset(Transformations[T]):
         0
         """
         strictly = check_flag("iterate", "strict", strict)
-        place = self._begin(epoch) if state is None else self._go_on(state_without_epoch(state, epoch), strictly)
-        return DatasetIterator(self._planner, place, self._go_on)
+        place = self._begin(epoch) if state is None else self._resume(state_without_epoch(state, epoch), strictly)
+        return DatasetIterator(self._planner, place, self._resume)
 
     def set_epoch(self, epoch: int) -> None:
         """Set the number of the next iteration, from 0. The order of `shuffle` and other random draws depend on it.
@@ -966,11 +966,11 @@ class Dataset(Transformations[T]):
         number = None if epoch is None else check_count("iterate", "epoch", epoch, 0)
         return ResumePoint(self._plan, self._epochs.begin(number))
 
-    def _go_on(self, state: Mapping[str, Any], strict: bool) -> ResumePoint:
+    def _resume(self, state: Mapping[str, Any], strict: bool) -> ResumePoint:
         """Return the place in a state; the next epoch is the one after it."""
         place = place_of(self._plan, state, strict)
         self._plan = place.plan
-        return self._epochs.go_on(place)
+        return self._epochs.resume(place)
 
     def _next(self, plan: Node, options: Options | None = None, *others: Dataset[Any]) -> Dataset[Any]:
         return Dataset(plan, options or self._options, (self, *others))

@@ -446,9 +446,9 @@ class DatasetIterator(Closable, Generic[T]):
         self,
         planner: Planner,
         place: ResumePoint,
-        go_on: Callable[[Mapping[str, Any], bool], ResumePoint] | None = None,
+        resume: Callable[[Mapping[str, Any], bool], ResumePoint] | None = None,
     ) -> None:
-        self._reader, self._go_on = Reader(planner, place), go_on
+        self._reader, self._resume = Reader(planner, place), resume
         weakref.finalize(self, self._reader.abandon, AT_EXIT)  # no one reads an iterator that was dropped
 
     def __iter__(self) -> Self:
@@ -578,7 +578,7 @@ class DatasetIterator(Closable, Generic[T]):
         pipeline: see `Dataset.iterate`.
         """
         strictly = check_flag("load_state_dict", "strict", strict)
-        place = self._go_on(state, strictly) if self._go_on else place_of(self._reader.user_plan, state, strictly)
+        place = self._resume(state, strictly) if self._resume else place_of(self._reader.user_plan, state, strictly)
         self._reader.abandon()
         self._reader.begin(place)
 

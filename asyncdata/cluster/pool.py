@@ -33,7 +33,7 @@ LOOK: Final = 0.5
 """While calls are pending, the connection to the cluster is checked after so many seconds: Ray does not report its
 loss."""
 
-MOST_BARREN: Final = 20
+MOST_UNPRODUCTIVE: Final = 20
 """How often in a row an actor may end before anything has come back."""
 
 
@@ -132,7 +132,7 @@ class ActorPool:
         self.actors: list[PoolActor] = []
         self.waiting: deque[PendingCall] = deque()
         self.numbers = itertools.count(1)
-        self.barren = 0
+        self.unproductive = 0
         self.since: float | None = None  # when it began to wait for an actor
         self.warned = False
         self.refusal: AsyncDataError | None = None
@@ -276,7 +276,7 @@ class ActorPool:
             self.waiting.appendleft(call)
         else:
             del actor.calls[number]
-            self.barren = 0
+            self.unproductive = 0
             if not call.dropped:
                 call.done(reply)
         self.hand_out()
@@ -300,11 +300,11 @@ class ActorPool:
         transport.stop(actor.actor)
         calls = list(actor.calls.values())
         actor.calls.clear()
-        self.barren = 0 if calls and reason is not None else self.barren + 1
-        if self.barren > MOST_BARREN:
+        self.unproductive = 0 if calls and reason is not None else self.unproductive + 1
+        if self.unproductive > MOST_UNPRODUCTIVE:
             self.waiting.extendleft(reversed(calls))
             raise StageError(
-                f"{self.barren} actors in a row have ended before they completed a call; the last: {reason}"
+                f"{self.unproductive} actors in a row have ended before they completed a call; the last: {reason}"
             )
         self.start(transport)
         self.make_up(actor, calls, reason)
@@ -351,7 +351,7 @@ class ActorPool:
     def release(self) -> None:
         """Release all actors."""
         transport, actors = self.transport, self.actors
-        self.transport, self.actors, self.since, self.warned, self.barren = None, [], None, False, 0
+        self.transport, self.actors, self.since, self.warned, self.unproductive = None, [], None, False, 0
         for actor in actors:
             actor.lost = True
             actor.calls.clear()

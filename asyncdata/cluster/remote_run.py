@@ -224,7 +224,7 @@ class RemoteRun:
         if isinstance(reply, Killed):
             self.lost(str(reply))
         elif (chunk := self.opened(reply)) is None:
-            self.go_on()
+            self.restart()
         else:
             self.take(chunk, reply.size if isinstance(reply, CallReply) else 0)
 
@@ -264,9 +264,9 @@ class RemoteRun:
             return
         if self.deaths >= MOST_DEATHS:
             self.order = self.order._replace(careful=True)
-        self.go_on()
+        self.restart()
 
-    def go_on(self) -> None:
+    def restart(self) -> None:
         """Start a run again, from the last place on."""
         self.pool.end_run(self.number)
         self.number = next(NUMBERS)

@@ -101,25 +101,25 @@ class Tuning:
         """How many elements a worker was handed at a time, last."""
         self.pool: object = None
         """Holds the worker processes for the next epoch, once they are used."""
-        self.look_anew()
+        self.reset_measurements()
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle it without measurements: another process makes its own."""
         return partial(Tuning, processes=self.processes, tasks=self.waiting == "task"), ()
 
-    def look_anew(self) -> None:
+    def reset_measurements(self) -> None:
         """Begin with one call at a time; awaiting one is known to wait."""
         self.known = self.rate = self.since = 0.0
         self.looked: list[Sample] = []
         if self.waiting == "task":
             self.about = "it is awaited"
-            self.go_on(Choice("task", FIRST, self.about), self.judge_spread)
+            self.try_choice(Choice("task", FIRST, self.about), self.judge_spread)
         else:
             self.about = ""
-            self.go_on(Choice("thread", 1, "trying one call at a time"), self.look)
+            self.try_choice(Choice("thread", 1, "trying one call at a time"), self.look)
         self.before = self.choice
 
-    def go_on(self, choice: Choice, judge: Callable[[], None]) -> None:
+    def try_choice(self, choice: Choice, judge: Callable[[], None]) -> None:
         """Make calls in this way, and judge it when enough have been made."""
         self.choice = choice
         self.judge = judge
@@ -233,14 +233,14 @@ class Tuning:
             self.settle_back("there is one core")
         else:
             choice = Choice("thread", usable_cores(), f"{self.about}: trying a thread for each core")
-            self.go_on(choice, self.judge_cores)
+            self.try_choice(choice, self.judge_cores)
 
     # several
 
     def widen(self, workers: int) -> None:
         """Make so many waiting calls at once."""
         self.before = self.choice
-        self.go_on(Choice(self.waiting, workers, f"{self.about}: trying {workers} at once"), self.judge_spread)
+        self.try_choice(Choice(self.waiting, workers, f"{self.about}: trying {workers} at once"), self.judge_spread)
 
     def judge_spread(self) -> None:
         """Make twice as many waiting calls at once, as long as that helps and the reader waits."""
@@ -276,7 +276,7 @@ class Tuning:
             self.settle_back(FED)
         elif self.may_leave:
             why = f"{self.about}, {gain} in threads: trying processes"
-            self.go_on(Choice("process", usable_cores(), why), self.judge_processes)
+            self.try_choice(Choice("process", usable_cores(), why), self.judge_processes)
         else:
             self.settle_back(f"{gain} in {self.choice.workers}")
 
@@ -291,7 +291,7 @@ class Tuning:
             return
         self.before, self.rate = self.choice._replace(why=f"{self.about}: {gain} so"), self.count / self.passed
         why = f"{self.about}, {gain} in threads: trying processes too"
-        self.go_on(Choice("process", usable_cores(), why), self.judge_processes_too)
+        self.try_choice(Choice("process", usable_cores(), why), self.judge_processes_too)
 
     def judge_processes_too(self) -> None:
         """See whether processes are faster than threads."""
@@ -324,15 +324,15 @@ class Tuning:
 
     def settle(self, choice: Choice) -> None:
         self.since = 0.0
-        self.go_on(choice, self.watch)
+        self.try_choice(choice, self.watch)
 
     def watch(self) -> None:
         """Try again when calls have changed, or when the reader waits and there are choices left to try."""
         self.known = self.known or self.best
         lasted = self.now - self.since
-        if (self.changed and lasted >= min(self.patience, PATIENCE)) or (self.tempted and lasted >= self.patience):
+        if (self.changed and lasted >= min(self.patience, PATIENCE)) or (self.may_try_more and lasted >= self.patience):
             self.patience *= 2
-            self.look_anew()
+            self.reset_measurements()
         else:
             self.begin(self.now)
 
@@ -344,6 +344,6 @@ class Tuning:
         return dearer or cheaper or (self.choice.why.endswith(FED) and self.waits > 0.9 * self.reads)
 
     @property
-    def tempted(self) -> bool:
+    def may_try_more(self) -> bool:
         """Whether the reader waits and more could be tried."""
         return self.reader_waits and not self.choice.why.endswith(("so", "most"))

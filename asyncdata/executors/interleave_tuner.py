@@ -31,9 +31,9 @@ class InterleaveTuner:
         self.patience = WATCH
         self.rate = 0.0
         self.settled = self.waits = False
-        self.go_on(most, "trying all at once")
+        self.try_workers(most, "trying all at once")
 
-    def go_on(self, workers: int, why: str, settled: bool = False) -> None:
+    def try_workers(self, workers: int, why: str, settled: bool = False) -> None:
         """Choose how many inputs are read at once."""
         self.choice = Choice("task", workers, why)
         self.settled = settled
@@ -66,14 +66,14 @@ class InterleaveTuner:
         elif self.choice.workers == self.most:
             self.rate, self.waits = rate, waits
             if waits:
-                self.go_on(self.most, "they wait", settled=True)
+                self.try_workers(self.most, "they wait", settled=True)
             else:
-                self.go_on(1, "they compute: trying one at a time")
+                self.try_workers(1, "they compute: trying one at a time")
         else:
             gain = rate / self.rate if self.rate else 1.0
             why = f"they compute: {gain:.2f} times as fast one at a time"
             self.rate = max(rate, self.rate)
-            self.go_on(1 if gain >= BETTER else self.most, why, settled=True)
+            self.try_workers(1 if gain >= BETTER else self.most, why, settled=True)
 
     def watch(self, rate: float, waits: bool, now: float) -> None:
         """Try again when inputs begin to wait or to compute, or are much slower or faster, each time later."""
@@ -81,7 +81,7 @@ class InterleaveTuner:
         patience = min(self.patience, PATIENCE) if self.choice.workers == 1 else self.patience
         if changed and now - self.since >= patience:
             self.patience *= 2
-            self.go_on(self.most, "trying all at once")
+            self.try_workers(self.most, "trying all at once")
         else:
             self.begin(now)
 

@@ -246,10 +246,10 @@ class ThreadRequests:
         missing = self.enough - len(self.ready)
         if missing <= 0:
             return True
-        self.hurry(missing)
+        self.request_soon(missing)
         return False
 
-    def hurry(self, missing: int) -> None:
+    def request_soon(self, missing: int) -> None:
         """Ask the other side to hand over as soon as it has made so many more items."""
 
     def look(self) -> None:
@@ -317,7 +317,7 @@ class ThreadBridge(ThreadRequests):
     def order(self, count: int) -> None:
         self.orders.put(count)
 
-    def hurry(self, missing: int) -> None:
+    def request_soon(self, missing: int) -> None:
         if missing < len(self.permits) - 1:  # else the group ends by then
             self.break_off()
 

@@ -51,7 +51,7 @@ class Epochs:
             one.next = max(one.next, epoch + 1)
         return epoch
 
-    def go_on(self, place: ResumePoint) -> ResumePoint:
+    def resume(self, place: ResumePoint) -> ResumePoint:
         """Return the place in a state; the next epoch is the one after its, also where this was made from."""
         self.set(place.epoch + 1)
         return place

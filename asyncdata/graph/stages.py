@@ -39,9 +39,9 @@ __all__ = (
     "Stage",
     "Step",
     "Transfer",
-    "breathe",
     "fill",
     "split",
+    "yield_to_loop",
 )
 
 Opener: TypeAlias = Callable[[Scope, Demand, Start], Blocks]
@@ -164,7 +164,7 @@ class Fold:
                         learn(pace, out, size, now - begin)
                 elif now - rested > INLINE_GROUP:
                     rested = now
-                    await breathe()
+                    await yield_to_loop()
                 if 0 < size <= want.items:
                     yield out
                 else:
@@ -212,7 +212,7 @@ class FoldCalls:
                     if not self.one_by_one:
                         pace.measured(len(group), time.perf_counter() - begin)
                     if not len(out):
-                        await breathe()
+                        await yield_to_loop()
                     for part in split(out, want):
                         yield part
         async with aclosing(step.flush()) as rest:
@@ -306,12 +306,12 @@ async def fill(
                         return
                     queue.put(block, now_on(scope.loop) - begin)
                     size, block = len(block), None
-                    await breathe()
+                    await yield_to_loop()
                     if size == space:
                         break
 
 
-async def breathe() -> None:
+async def yield_to_loop() -> None:
     """Yield to the other tasks of the loop: a stage that never waits must not starve them."""
     await asyncio.sleep(0)
 
@@ -371,7 +371,7 @@ class Apply:
                     if items:
                         yield result
                     else:
-                        await breathe()
+                        await yield_to_loop()
                     group = result = None  # do not hold the last block while the next is made
                 block = None
 

@@ -43,7 +43,7 @@ class ShardFormat:
         """The properties of the first files that later ones need."""
         return ""
 
-    def go_on(self, memo: str) -> None:
+    def resume(self, memo: str) -> None:
         """Take over the state that was saved when writing was stopped."""
 
     def encoder(self, before: int) -> Encoder:
@@ -118,7 +118,7 @@ class ParquetRows(ShardFormat):
     def memo(self) -> str:
         return self._columns.text()
 
-    def go_on(self, memo: str) -> None:
+    def resume(self, memo: str) -> None:
         self._columns = RowTypes.from_text(memo)
 
     def encoder(self, before: int) -> ParquetEncoder:

@@ -96,7 +96,7 @@ class ShardedWrite:
             manifest = self.read_manifest()
             self.done.extend(manifest["shards"])
             if "memo" in manifest:
-                self.format.go_on(manifest["memo"])
+                self.format.resume(manifest["memo"])
             if not manifest["complete"]:
                 self.write(dataset, manifest["state"])
         finally:

@@ -74,9 +74,9 @@ class Timed:
     def open(self, scope: Scope, inputs: Sequence[Opener], want: Demand, start: Start) -> Blocks:
         step = self.node.step()
         begin = FRESH if start.position is None else step.resume(start.position)
-        return self.run(scope, step, Inlet(scope, inputs[0], begin), want)
+        return self.run(scope, step, InputReader(scope, inputs[0], begin), want)
 
-    async def run(self, scope: Scope, step: Batcher, inlet: Inlet, want: Demand) -> Blocks:
+    async def run(self, scope: Scope, step: Batcher, inlet: InputReader, want: Demand) -> Blocks:
         """Read the elements that the next batches need, and wait until the batch under construction is due."""
         cancel, due = scope.spawn(inlet.run), inf
         try:
@@ -103,7 +103,7 @@ class Timed:
 
 
 @final
-class Inlet:
+class InputReader:
     """Reads the input in a task of its own, one block per request, so that the batch step need not wait for it.
 
     A caller that gave up waiting finds the block later.

@@ -124,7 +124,7 @@ class MemoryCache:
         """Return whether element `position` has failed each time it was read."""
         return position in self.odd and type(self.items[position]) is Hole
 
-    def mend(self, position: int, item: Any) -> None:
+    def replace_failure(self, position: int, item: Any) -> None:
         """Add an element that had failed before, if it fits."""
         with self.lock:
             if self.max_bytes is not None:
@@ -252,7 +252,7 @@ class Cache(Unary):
         if block is None:
             raise StageError(f"{self.label()}: element {position}, which failed, is no longer stored")
         if not block.failed:
-            store.mend(position, block.items[0])
+            store.replace_failure(position, block.items[0])
         return isolated_block(block)
 
     async def unordered(self, scope: Scope, opener: Opener, want: Demand, done: int) -> Blocks:
@@ -334,10 +334,10 @@ class CachePosition:
 
 def again_if_failed(item: Any) -> Any:
     """Return a cached item; a failure as a new one, which was not given out before."""
-    return Failure(afresh(item.error), item.of_source) if type(item) is Failure else item
+    return Failure(copied_error(item.error), item.of_source) if type(item) is Failure else item
 
 
-def afresh(error: BaseException) -> BaseException:
+def copied_error(error: BaseException) -> BaseException:
     """Return a copy of an error, so that the cached error does not hold the frames through which the copy is raised."""
     try:
         made = copy(error)

@@ -13,7 +13,7 @@ from typing import ClassVar, Final, Protocol
 from asyncdata.executors.function_call import Call
 from asyncdata.executors.scope import Scope
 from asyncdata.graph.node import PHYSICAL, REPLACEABLE, Node
-from asyncdata.graph.stages import Merge, Opener, breathe, split
+from asyncdata.graph.stages import Merge, Opener, split, yield_to_loop
 from asyncdata.options import UNKNOWN_CARDINALITY
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
 from asyncdata.runtime.resharding import Resharding, listed, resharded_open_groups
@@ -138,7 +138,7 @@ class FlatMap(Node):
                             yield part.ticketed(ChildTickets(ticket, part.tickets, inside))
                 begun = later
                 if is_empty:
-                    await breathe()
+                    await yield_to_loop()
 
     async def ahead(self, scope: Scope, opener: Opener, want: Demand, begin: Position, begun: list[Position]) -> Blocks:
         """Run several datasets at once, and yield the elements of the first one to its end; then of the next."""

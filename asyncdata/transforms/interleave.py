@@ -15,7 +15,7 @@ from asyncdata.executors.function_call import Call
 from asyncdata.executors.interleave_tuner import InterleaveTuner
 from asyncdata.executors.scope import Scope
 from asyncdata.graph.node import PHYSICAL, REPLACEABLE, Node, check_count, check_parallel, parallel_label
-from asyncdata.graph.stages import INLINE_GROUP, Merge, Opener, breathe
+from asyncdata.graph.stages import INLINE_GROUP, Merge, Opener, yield_to_loop
 from asyncdata.options import AUTOTUNE
 from asyncdata.runtime.block import Block, Blocks, Demand
 from asyncdata.runtime.resharding import Resharding, named, resharded_open_groups
@@ -248,7 +248,7 @@ class Cycle:
             self.free(self.index)
             self.advance()
             if not self.out:  # the failure goes out soon
-                await breathe()
+                await yield_to_loop()
 
     def share(self) -> int:
         """Return how many elements to request from a slot: its part of the demand, in complete turns."""

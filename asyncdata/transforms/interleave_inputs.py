@@ -307,7 +307,7 @@ class ParallelInputs:
         self.outer = opener(scope, Demand(), Start.of(place.outer))
         self.begins = deque(place.begun)
         self.signal = LoopSignal(scope.loop)
-        self.vacancy = LoopSignal(scope.loop)
+        self.slot_free = LoopSignal(scope.loop)
         self.turn = asyncio.Semaphore(workers) if workers < node.cycle_length else nullcontext()
         self.gate = None if node.tuner is None else ReadLimiter(node.tuner)
         self.reading = 0
@@ -325,7 +325,7 @@ class ParallelInputs:
     def may_read(self) -> bool:
         return bool(self.standby) or self.ended
 
-    def vacant(self) -> bool:
+    def has_free_slot(self) -> bool:
         begun, there = len(self.made), max(self.reading - self.ahead, len(self.standby))
         return begun < self.workers and there + begun < self.node.cycle_length
 
@@ -333,7 +333,7 @@ class ParallelInputs:
         """Open inner datasets as long as there is a vacancy."""
         async with aclosing(self.outer):
             while True:
-                await self.vacancy.until(self.vacant)
+                await self.slot_free.until(self.has_free_slot)
                 block = await anext(self.outer, None)
                 if block is None:
                     break
@@ -366,12 +366,12 @@ class ParallelInputs:
     def line_up(self) -> None:
         """Mark the datasets that are made as ready, up to the first that is not."""
         while self.made and (plan := self.made[0].plan) is not None:
-            self.stand_by(plan, self.made.popleft().block.tickets)
+            self.make_ready(plan, self.made.popleft().block.tickets)
         self.ended = self.read_all and not self.made
         self.signal.notify()
-        self.vacancy.notify()
+        self.slot_free.notify()
 
-    def stand_by(self, plan: Node | Failure, outer: Tickets) -> None:
+    def make_ready(self, plan: Node | Failure, outer: Tickets) -> None:
         """Read a dataset, or report a failure, in its turn."""
         if type(plan) is not Failure and self.node.elsewhere is not None:
             plan = self.node.elsewhere.there(plan)
@@ -401,12 +401,12 @@ class ParallelInputs:
             self.first = queue.depth.items, queue.depth.weight  # the next dataset will need about as much
             if self.node.tuner is not None:
                 self.node.tuner.buffer = queue.depth.items
-            self.vacancy.notify()
+            self.slot_free.notify()
 
     async def next(self) -> CycleSlot | Refused | None:
         await self.signal.until(self.may_read)
         opened = self.standby.popleft() if self.standby else None
-        self.vacancy.notify()
+        self.slot_free.notify()
         return opened
 
     async def close(self) -> None:

@@ -36,13 +36,13 @@ class Batched(Call):
         """Call the function on the elements of each block that have not failed."""
         done: list[Block] = []
         for part in block.items:
-            done.append(put(part, good := sound(part), self.tried(part, good)))
+            done.append(put(part, good := good_places(part), self.tried(part, good)))
             if term.over:
                 break
         return several(done)
 
     async def run_async(self, item: Block, ticket: Ticket) -> Block:
-        good = sound(item)
+        good = good_places(item)
         return several([put(item, good, await self.tried_async(item, good))])
 
     def tried(self, block: Block, places: Sequence[int]) -> list[Any]:
@@ -68,7 +68,7 @@ class Batched(Call):
         return [one for place in places for one in await self.tried_async(block, [place])]
 
 
-def sound(block: Block) -> list[int]:
+def good_places(block: Block) -> list[int]:
     """Return the places of the elements that have not failed."""
     return [place for place, item in enumerate(block.items) if type(item) is not Failure]
 

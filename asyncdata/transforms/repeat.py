@@ -12,7 +12,7 @@ from typing import Any, Final, final
 from asyncdata.elements.isolation import is_unchanging
 from asyncdata.executors.scope import Scope
 from asyncdata.graph.node import Unary, finite, repeated
-from asyncdata.graph.stages import Opener, Rerun, breathe
+from asyncdata.graph.stages import Opener, Rerun, yield_to_loop
 from asyncdata.runtime.block import Block, Blocks, Demand
 from asyncdata.runtime.resharding import Resharding
 from asyncdata.runtime.tickets import (
@@ -104,7 +104,7 @@ class Repeat(Unary):
             if empty and (self.count < 0 or self.input.cardinality == 0):
                 return
             if empty:
-                await breathe()
+                await yield_to_loop()
             repetition, places = repetition + 1, later
 
     async def rows(self, source: InMemorySource, want: Demand, turn: int, place: int) -> Blocks:

@@ -25,7 +25,7 @@ from asyncdata.executors.element_rng import Chance, epoch_key, mixed
 from asyncdata.executors.function_call import noted
 from asyncdata.executors.scope import Scope
 from asyncdata.graph.node import ELSEWHERE, REPLACEABLE, Node, Planned, check_integer, finite
-from asyncdata.graph.stages import Merge, Opener, breathe
+from asyncdata.graph.stages import Merge, Opener, yield_to_loop
 from asyncdata.options import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
 from asyncdata.runtime.tickets import NOTHING, FilteredTickets, Position, Start, Ticket, natural
@@ -133,7 +133,7 @@ class Follower:
                 break
             self.hold(block)
             if not len(self.chosen):
-                await breathe()
+                await yield_to_loop()
         return self.chosen[:most]
 
     def hold(self, block: Block) -> None:
@@ -192,12 +192,12 @@ def choices_one_by_one(block: Block, inputs: int) -> list[int | Failure]:
 def choice(item: Any, inputs: int, ticket: Ticket) -> int | Failure:
     """Return a choice as a number, or a failure if it is none of an input."""
     try:
-        return sound_choice(item, inputs)
+        return checked_choice(item, inputs)
     except Exception as error:  # also errors of its own `__index__`
         return noted(error, "choose_from_datasets", ticket)
 
 
-def sound_choice(item: Any, inputs: int) -> int:
+def checked_choice(item: Any, inputs: int) -> int:
     """Return a choice as a number; an error if it is none of an input."""
     try:
         number = index(item)
@@ -227,7 +227,7 @@ async def mixture(draws: MixtureReader, chooser: Chooser, inputs: int, want: Dem
             if stop:
                 return
             chooser.drop(drawn.ended)
-            await breathe()
+            await yield_to_loop()
 
 
 def drawing(scope: Scope, inputs: Sequence[Opener], begins: Sequence[Position], stack: AsyncExitStack) -> MixtureReader:

@@ -21,7 +21,7 @@ from asyncdata.executors.element_rng import Chance, epoch_key, mixed
 from asyncdata.executors.function_call import describe
 from asyncdata.executors.scope import Scope
 from asyncdata.graph.node import ELSEWHERE, EVERYTHING, Node, PlaceBelow, Unary, repeated
-from asyncdata.graph.stages import Fold, Opener, Rerun, Step, breathe, split
+from asyncdata.graph.stages import Fold, Opener, Rerun, Step, split, yield_to_loop
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
 from asyncdata.runtime.resharding import Resharding, behind, named
 from asyncdata.runtime.tickets import (
@@ -150,7 +150,7 @@ class ShufflePlace:
         """Return the tickets of the elements in the buffer: by slot, or at the end in the order of delivery."""
         if self.held is not None:
             return decode_all(self.held)
-        inside = occupants(self.seen, self.size or 1, key)
+        inside = slot_contents(self.seen, self.size or 1, key)
         if self.drained is None:
             return inside
         return in_order(inside, drain_order(len(inside), key)[self.drained :])
@@ -162,7 +162,7 @@ def parse_place(position: Position) -> ShufflePlace:
     return ShufflePlace(**fields)
 
 
-def occupants(seen: int, size: int, key: int) -> list[Any]:
+def slot_contents(seen: int, size: int, key: int) -> list[Any]:
     """Return the element in each slot when so many have come: the last one that was sent there."""
     inside = np.arange(min(seen, size))
     missing = np.ones(len(inside), bool)
@@ -475,7 +475,7 @@ class ShuffleRepeat(Unary):
             if shuffler.seen == 0 and place == FRESH:
                 if self.count < 0 or self.input.cardinality == 0:
                     return
-                await breathe()
+                await yield_to_loop()
             drained = [block.ticketed(in_turn(repetition, block.tickets, places)) for block in shuffler.flush()]
             repetition += 1
         for block in drained:
@@ -502,6 +502,6 @@ class ShuffleRepeat(Unary):
                 return
             out = shuffler.feed(read)
             if not len(out):
-                await breathe()
+                await yield_to_loop()
             for part in split(out, want):
                 yield part

@@ -284,10 +284,10 @@ def block_of(items: Sequence[Any], tickets: Tickets) -> Block:
     """Return a block of elements that other windows may give as well: each gets its own copy of a failure."""
     failed = Failure in set(map(type, items))
     good = isolated([*items])
-    return Block([twin(i) if type(i) is Failure else i for i in good] if failed else good, tickets, failed)
+    return Block([with_own_error(i) if type(i) is Failure else i for i in good] if failed else good, tickets, failed)
 
 
-def twin(failure: Failure) -> Failure:
+def with_own_error(failure: Failure) -> Failure:
     """Return the same failure with a copy of its exception, as raising changes it; the same one if it cannot be
     copied."""
     try:

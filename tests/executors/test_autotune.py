@@ -391,7 +391,7 @@ class Decided(Tuning):
     def consider(self) -> Choice:
         choice = self.choice
         if self.alone:
-            self.go_on(Choice("process", 3, "told so"), self.judge_processes)
+            self.try_choice(Choice("process", 3, "told so"), self.judge_processes)
         return choice
 
 

@@ -97,7 +97,7 @@ def test_no_more_are_let_in_than_are_to_be() -> None:
                 gate.leave(1)
 
         await asyncio.gather(*[read() for _ in range(5)])
-        known.go_on(1, "fewer")
+        known.try_workers(1, "fewer")
         inside_before = len(most)
         await asyncio.gather(*[read() for _ in range(5)])
         assert gate.inside == 0
@@ -117,7 +117,7 @@ def interleaved(calls: int | None, **how: Any) -> ad.Dataset:
 
 def test_elements_are_the_same_while_it_changes_its_mind(monkeypatch: pytest.MonkeyPatch) -> None:
     def fickle(known: InterleaveTuner, count: int) -> None:
-        known.go_on(known.choice.workers % 4 + 1, "for a change")
+        known.try_workers(known.choice.workers % 4 + 1, "for a change")
 
     monkeypatch.setattr(InterleaveTuner, "read", fickle)
     assert list(interleaved(ad.AUTOTUNE)) == list(interleaved(None))

@@ -195,9 +195,9 @@ async def test_a_group_is_broken_off_only_for_who_waits_for_less() -> None:
     pump = pumped(scope, lambda: ())
     items = iter(range(9))
     permits = pump.permitted(items, 5)
-    pump.hurry(5)
+    pump.request_soon(5)
     assert permits == [*[items] * 5, NO_MORE]
-    pump.hurry(4)
+    pump.request_soon(4)
     assert permits == [NO_MORE] * 6
     pump.signal.armed, pump.enough = True, 3
     assert pump.permitted(items, 5)[2:4] == [items, NO_MORE]

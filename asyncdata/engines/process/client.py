@@ -77,7 +77,7 @@ class PipelineProcess:
         self.lines: dict[int, RemoteBlockQueue] = {}
         self.questions: dict[int, SimpleQueue[Message | None]] = {}
         self.waiting: deque[object] = deque()  # messages that have been read, and not followed yet
-        self.baggage = Slots(most_slots())
+        self.plan_slots = Slots(most_slots())
         self.slots = Slots(most_slots())
         self.attached = SlotReader()
         self.process: WorkerProcess | None = None
@@ -145,7 +145,7 @@ class PipelineProcess:
     def main(self, plans: list[Node]) -> None:
         """Start the process with a plan, which is not held here, and read until it has ended."""
         try:
-            self.start(sendable(plans.pop(), self.baggage))
+            self.start(sendable(plans.pop(), self.plan_slots))
             self.read()
         except Exception as error:
             self.error = (
@@ -192,7 +192,7 @@ class PipelineProcess:
                 if (line := self.lines.pop(message.run, None)) is not None:
                     line.end()
             case Ready():
-                self.baggage.close()
+                self.plan_slots.close()
                 if message.refusal is not None:
                     raise unloaded(self.opened(message.refusal))
             case _:
@@ -252,7 +252,7 @@ class PipelineProcess:
             self.questions.popitem()[1].put(None)
         self.attached.maps.clear()
         self.slots.close()
-        self.baggage.close()
+        self.plan_slots.close()
 
     def ended(self) -> StageError | None:
         """Wait until the process has ended, and return the error that this is."""

@@ -29,7 +29,7 @@ from asyncdata.runtime.queue import AT_EXIT
 __all__ = ("PendingGroup", "PoolHandle", "WorkerPool", "end_pools", "ending", "most_slots", "pool_of")
 
 END_TIMEOUT: Final = 2.0
-MOST_BARREN: Final = 3
+MOST_UNPRODUCTIVE: Final = 3
 MOST_KILLED: Final = 20
 """How often the pool is rebuilt without progress, if processes end by themselves, or are killed."""
 MOST_DEATHS: Final = 2
@@ -101,7 +101,7 @@ class WorkerPool:
         self.functions: weakref.WeakValueDictionary[bytes, SharedFunction] = weakref.WeakValueDictionary()
         self.modules: set[str] = set()
         self.settled = 0
-        self.barren = 0
+        self.unproductive = 0
         self.broken = False
         self.opening = False
         """Whether it is about to start processes."""
@@ -220,7 +220,7 @@ class WorkerPool:
         """Start the processes, all at once, and hand out the waiting jobs."""
         if self.executor is not None:  # ordered once more, while they were restarted
             return
-        preload(self.modules if not self.barren else set())  # one of them may be why the fork server ends
+        preload(self.modules if not self.unproductive else set())  # one of them may be why the fork server ends
         board = self.board = self.board or Heartbeats.create()
         executor = ProcessPoolExecutor(
             self.count,
@@ -255,8 +255,8 @@ class WorkerPool:
         each(begun, WorkerProcess.kill)
         executor.shutdown(wait=True, cancel_futures=True)
         each(begun, WorkerProcess.join)
-        self.bury()
-        self.barren = 0
+        self.reap()
+        self.unproductive = 0
 
     def started(self, _: Future[None]) -> None:
         """Take note that there is a process, or that one has died."""
@@ -272,10 +272,10 @@ class WorkerPool:
             # ends it itself if it saw that one had died before it was shut down.
             with self.patience(WorkerProcess.terminate):
                 executor.shutdown(wait=True)
-        codes = self.bury()
+        codes = self.reap()
         killed = all("signal" in code for code in codes)
-        if self.barren > (MOST_KILLED if killed else MOST_BARREN):
-            self.barren = 0
+        if self.unproductive > (MOST_KILLED if killed else MOST_UNPRODUCTIVE):
+            self.unproductive = 0
             self.fail(StageError(f"worker processes end before they have completed a task, {', '.join(codes)}"))
         self.open()
 
@@ -291,7 +291,7 @@ class WorkerPool:
             timer.cancel()
             timer.join()  # else it might end a process that was replaced
 
-    def bury(self) -> list[str]:
+    def reap(self) -> list[str]:
         """Find the jobs that workers died of, free their slots, and return how they ended."""
         dead, board = self.context.started, self.board
         self.context.started = []
@@ -304,7 +304,7 @@ class WorkerPool:
             if job is not None and code is not None and not process.is_ending:  # as the pool ends the others
                 suspects += 1
                 job.died(mark.place, code)
-        self.barren = 0 if self.settled or suspects else self.barren + 1
+        self.unproductive = 0 if self.settled or suspects else self.unproductive + 1
         self.settled = 0
         if board is not None:
             board.clear()
@@ -334,7 +334,7 @@ class WorkerPool:
         if executor is not None:
             with self.patience(WorkerProcess.kill):
                 executor.shutdown(wait=True, cancel_futures=True)
-            self.bury()
+            self.reap()
         for function in list(self.functions.values()):
             function.close()
         self.slots.close()
@@ -357,14 +357,14 @@ class PoolHandle:
 
     def __init__(self, count: int) -> None:
         self.count = count
-        self.pool: WorkerPool = self.recruited()
+        self.pool: WorkerPool = self.current_pool()
         forks.register(self)
 
     def disown(self) -> None:
         """Have a new pool in a forked child: the processes are the parent's, and so is the thread that watches them."""
-        self.pool = self.recruited()
+        self.pool = self.current_pool()
 
-    def recruited(self) -> WorkerPool:
+    def current_pool(self) -> WorkerPool:
         """Return a new pool, which ends with this."""
         pool = WorkerPool(self.count)
         WORKER_POOLS.add(pool)

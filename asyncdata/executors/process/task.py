@@ -200,14 +200,14 @@ class GroupTickets(Tickets):
 # in the process that asks
 
 
-def sound(block: Block) -> list[int]:
+def good_places(block: Block) -> list[int]:
     """Return the places of the elements that have not failed."""
     return [place for place, item in enumerate(block.items) if type(item) is not Failure]
 
 
 def sent_to_worker(work: GroupWork, block: Block) -> TaskInput:
     """Return the part of a group that is sent to a worker."""
-    places = sound(block) if block.failed else range(len(block))
+    places = good_places(block) if block.failed else range(len(block))
     tickets = [plain(block.tickets[place]) for place in places] if any(call.keyed for call in work.calls) else None
     if block.columns and all(part.complete for part in block.columns):
         return TaskInput(tuple(block.columns), False, tickets)
@@ -221,7 +221,7 @@ def reached(block: Block, outcome: TaskResult) -> int:
     """Return how many elements of a group are done; those that had failed before are, up to the first that is left."""
     if not block.failed:
         return outcome.done
-    good = sound(block)
+    good = good_places(block)
     return good[outcome.done] if outcome.done < len(good) else len(block)
 
 
@@ -242,7 +242,7 @@ def sent_back(block: Block, outcome: TaskResult, label: str) -> Block:
         items = [*chain.from_iterable(items)]
     found: list[tuple[int, Any]] = list(zip(range(len(items)) if places is None else places, items, strict=True))
     if block.failed:
-        good = sound(block)
+        good = good_places(block)
         bad = [(place, item) for place, item in enumerate(block.items) if type(item) is Failure]
         found = sorted([*((good[place], item) for place, item in found), *bad], key=lambda pair: pair[0])
     if batches:
@@ -256,7 +256,7 @@ def sent_back(block: Block, outcome: TaskResult, label: str) -> Block:
 def rejoined(batch: Block, rows: list[Any], label: str) -> Block:
     """Return the results of a batch as a block; earlier failures stay."""
     items = list(batch.items)
-    for place, row in zip(sound(batch), rows, strict=True):
+    for place, row in zip(good_places(batch), rows, strict=True):
         items[place] = opened(row, batch.tickets, place, label)
     return Block(items, batch.tickets, Failure in set(map(type, items)))
 
