@@ -501,12 +501,14 @@ def test_a_generator_is_run_again_and_what_was_delivered_is_dropped() -> None:
     assert given == list(range(10))
 
 
-def test_a_generator_that_has_become_shorter_is_named_when_an_element_is_missed() -> None:
+def test_a_generator_that_has_become_shorter_is_named_below_a_shuffle() -> None:
     def build(size: int) -> ad.Dataset:
         return ad.Dataset.from_generator(lambda: iter(range(size))).shuffle(4, seed=1)
 
     _, state = read(build(10), most=3)
-    with pytest.raises(ResumeError, match=r"from_generator\(<lambda>\): element \d existed when the state was saved"):
+    with pytest.raises(
+        ResumeError, match=r"from_generator\(<lambda>\).* it ended after 3 elements, and 7 had been read"
+    ):
         list(build(3).iterate(state=state))
 
 

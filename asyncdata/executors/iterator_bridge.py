@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from asyncio import CancelledError
 from collections import deque
@@ -12,6 +13,7 @@ from itertools import chain, islice, repeat
 from operator import length_hint
 from queue import SimpleQueue
 from typing import Any, Final, Protocol, TypeAlias
+from weakref import WeakSet
 
 from asyncdata.elements.columns import ColumnBatch
 from asyncdata.errors import ResumeError, StageError
@@ -288,8 +290,16 @@ def patience(came: int, limit: int, seconds: float) -> float:
     return max(shortest, 2 * seconds * limit / came) if seconds < SWIFT * came else shortest
 
 
+STARTING: Final = forks.lock()
+BRIDGES: Final[WeakSet[ThreadBridge]] = WeakSet()
+"""Those whose threads may still run; only with the lock."""
+
+
 class ThreadBridge(ThreadRequests):
     """Runs a plain iterator in a thread of its own, so that one that blocks stalls nothing else.
+
+    A run of the same `source` that was stopped may be at its last item still, and sources such as the streams of
+    Hugging Face hold one state for all their runs: so the thread first waits for the end of that run.
 
     Items are read in groups of about a millisecond by a loop in C, which takes a permit for each. Without permits it
     ends: so a reader gets an item at once and does not wait for the rest of a group.
@@ -305,12 +315,18 @@ class ThreadBridge(ThreadRequests):
         name: str,
         first: int,
         ready: ReadyBuffer | None = None,
+        source: object = None,
     ) -> None:
         super().__init__(scope, first, ready)
         self.make = make
+        self.source = source
+        self.finished = threading.Event()
         self.orders: SimpleQueue[int | None] = SimpleQueue()
         self.pace = ChunkSizer(INLINE_GROUP)
         self.permits: list[Iterator[Any]] = []
+        with STARTING:
+            self.stopped = [other for other in BRIDGES if other.over and other.source is source is not None]
+            BRIDGES.add(self)
         forks.register(self)
         scope.owned.start(self.run, name)
 
@@ -331,6 +347,8 @@ class ThreadBridge(ThreadRequests):
         self.over = True
         self.break_off()
         self.orders.put(None)
+        self.finished = threading.Event()  # its lock may be held by a thread that the child does not have
+        self.finished.set()
 
     def stop(self) -> None:
         self.over = True
@@ -338,6 +356,16 @@ class ThreadBridge(ThreadRequests):
         self.orders.put(None)
 
     def run(self) -> None:
+        """Run it after those that were stopped."""
+        for other in self.stopped:
+            other.finished.wait()
+        self.stopped.clear()
+        try:
+            self.iterate()
+        finally:
+            self.finished.set()
+
+    def iterate(self) -> None:
         """Make the iterator and serve requests until it ends or is stopped."""
         try:
             iterable, self.read_state = self.make()

@@ -184,10 +184,13 @@ class Node:
                 done += len(block)
                 yield block.ticketed(tickets)
         if done != len(start.back):
-            lost = start.back[done]
-            raise ResumeError(
-                f"{self.label()}: {describe(lost)} existed when the state was saved, and does not exist now"
-            )
+            raise self.lost(start.back[done])
+
+    def lost(self, ticket: Ticket) -> ResumeError:
+        """Return the error for an element to be given again that is not there."""
+        return ResumeError(
+            f"{self.label()}: {describe(ticket)} existed when the state was saved, and does not exist now"
+        )
 
     def check_back(self, scope: Scope, start: Start) -> None:
         """Raise `ResumeError` if an element that must be given again cannot have been read before the position."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
@@ -79,5 +78,6 @@ class Reservation:
 
     def __del__(self) -> None:
         """Return it without taking the lock, which the interrupted code may hold."""
-        with suppress(AttributeError):  # a signal handler has raised during `__init__`
-            self.budget.freed.append(self.bytes)
+        budget = getattr(self, "budget", None)
+        if budget is not None:  # else a signal handler has raised during `__init__`
+            budget.freed.append(getattr(self, "bytes", 0))

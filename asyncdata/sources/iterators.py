@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
+from functools import partial
 from inspect import isasyncgenfunction, isfunction, isgeneratorfunction, isroutine
 from typing import Any
 
@@ -78,25 +79,31 @@ class Pumped(Node):
         return picked(self, scope, want, tickets, FRESH if begin is None else Start(begin.position(begin.number)))
 
     def replay_then_run(self, scope: Scope, want: Demand, start: Start) -> Blocks:
-        place = None if start.position == END else self.parse_position(start.position, StreamPlace.of)
-        begin = None if place is None or place.state is None else oldest([*start.back, decode(start.position)])
-        if place is None or begin is None:
+        if start.position == END:
             return super().replay_then_run(scope, want, start)
+        place = self.parse_position(start.position, StreamPlace.of)
+        begin = None if place.state is None else oldest([*start.back, decode(start.position)])
         self.check_back(scope, start)
         return self.run_through(scope, want, start, begin, place.number)
 
-    async def run_through(self, scope: Scope, want: Demand, start: Start, begin: SourceSnapshot, goal: int) -> Blocks:
-        """Yield the elements to repeat and continue, in one run, as a stream may be readable only once."""
-        found: dict[int, Any] = dict.fromkeys(start.back)
-        inner, reached = Demand(), begin.number
-        async with aclosing(self.blocks(scope, inner, begin.position(begin.number))) as source:
+    async def run_through(
+        self, scope: Scope, want: Demand, start: Start, begin: SourceSnapshot | None, goal: int
+    ) -> Blocks:
+        """Yield the elements to repeat and continue, in one run: a stream may be readable only once."""
+        found: dict[Ticket, Any] = {}
+        wanted = set(start.back)
+        inner, first = Demand(), None if begin is None else begin.position(begin.number)
+        reached = 0 if begin is None else begin.number
+        async with aclosing(self.run(scope, inner, Start(first))) as source:
             while reached < goal:
                 inner.items = min(4096, goal - reached)
                 if (block := await anext(source, None)) is None:
                     raise self.ended(reached, goal)
-                found.update(pair for pair in enumerate(block.items, reached) if pair[0] in found)
+                found.update(pair for pair in enumerate(block.items, reached) if pair[0] in wanted)
                 reached += len(block)
             for place, ticket in enumerate(start.back):
+                if ticket not in found:
+                    raise self.lost(ticket)
                 item = found[ticket]
                 yield Block(
                     [item], ReplayedTickets(start.back, place, place + 1, start.position), type(item) is Failure
@@ -175,7 +182,9 @@ class Generated(Pumped):
         return self.declared
 
     def pump(self, scope: Scope, place: StreamPlace) -> IteratorBridge:
-        return ThreadBridge(scope, lambda: self.start(place.state), "asyncdata-generator", place.first)
+        source = self.generator if may_return_anything(self.generator) else None
+        make = partial(self.start, place.state)
+        return ThreadBridge(scope, make, "asyncdata-generator", place.first, source=source)
 
     def start(self, state: str | None) -> tuple[Iterator[Any], Notify | None]:
         """Call the function, and iterate over its result from a state on."""
@@ -220,7 +229,8 @@ class Iterated(Pumped):
         return "an iterator can be read only in this process; give an iterable that starts again" if self.once else None
 
     def pump(self, scope: Scope, place: StreamPlace) -> IteratorBridge:
-        return ThreadBridge(scope, lambda: self.start(place.state), "asyncdata-iterable", place.first)
+        make = partial(self.start, place.state)
+        return ThreadBridge(scope, make, "asyncdata-iterable", place.first, source=self.iterable)
 
     def start(self, state: str | None) -> tuple[Iterator[Any], Notify | None]:
         """Iterate over it from a state on."""

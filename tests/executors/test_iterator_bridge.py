@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
@@ -66,6 +67,43 @@ async def test_a_group_that_is_broken_off_anywhere_loses_and_repeats_nothing() -
     assert [item.error.args[0] if type(item) is Failure else item for item in found] == [*range(1, 5001)]
     assert await pump.pull(10) == []
     pump.stop()
+    await scope.owned.join_async()
+
+
+async def test_a_run_waits_for_the_end_of_one_that_was_stopped_in_an_item() -> None:
+    """Such as a stream of Hugging Face, whose runs share a state."""
+    entered, resume = threading.Event(), threading.Event()
+
+    class Shared:
+        place = 0
+
+        def __iter__(self) -> Iterator[int]:
+            self.place = 0
+            while self.place < 5:
+                place = self.place
+                if place == 2 and not resume.is_set():
+                    entered.set()
+                    resume.wait()
+                self.place = place + 1
+                yield place
+
+    scope, source = FakeScope(), Shared()
+    make: Any = lambda: (iter(source), None)  # noqa: E731
+    first = ThreadBridge(scope, make, "first", 0, source=source)  # type: ignore[arg-type]
+    items = list(await first.pull(10))
+    await asyncio.to_thread(entered.wait)
+    first.stop()
+    second = ThreadBridge(scope, make, "second", 0, source=source)  # type: ignore[arg-type]
+    second.order(1)
+    assert not second.begun
+    assert items == [0, 1][: len(items)]
+    resume.set()
+    second.ordered = 1
+    found: list[Any] = []
+    while items := await second.pull(10):
+        found += items
+    assert found == [0, 1, 2, 3, 4]
+    second.stop()
     await scope.owned.join_async()
 
 

@@ -132,7 +132,10 @@ def test_foreign_files(tmp_path: Path, content: bytes, message: str) -> None:
 
 
 def test_more_behind_the_end(tmp_path: Path) -> None:
-    for kind, message in (("stream", "there is more behind"), ("file", "b'ARROW1' was expected at its end")):
+    for kind, message in (
+        ("stream", "there is more data after its end marker"),
+        ("file", "b'ARROW1' was expected at its end"),
+    ):
         path = written(tmp_path / "a.arrow", kind)
         path.write_bytes(path.read_bytes() + b"more")
         with pytest.raises(ad.DataLossError, match=message):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -106,6 +107,17 @@ def test_streams_go_on_exactly(name: str, caplog: pytest.LogCaptureFixture) -> N
     check_resumes(lambda: ad.Dataset.from_iterable(STREAMS[name]()), places=15)
     check_resumes(lambda: ad.Dataset.from_iterable(STREAMS[name]()).shuffle(10, seed=2).batch(4), places=6)
     assert not [record for record in caplog.records if "without the buffer content" in record.message]
+
+
+@pytest.mark.formats
+@pytest.mark.parametrize("name", STREAMS)
+def test_streams_that_are_left_early_begin_again(name: str) -> None:
+    """Runs of one stream share a state, so one that begins must not meet the end of the last."""
+    count = 6 if name == "in batches" else 30
+    ds = ad.Dataset.from_iterable(STREAMS[name]()).prefetch(20).take(count).repeat(4)
+    first = [str(row) for row in islice(STREAMS[name](), count)]
+    for _ in range(5):
+        assert [str(row) for row in ds] == first * 4
 
 
 @pytest.mark.formats
