@@ -95,7 +95,7 @@ def test_padded_batches_and_buckets_fill_tensors_up(torch: Any) -> None:
 
 
 def test_a_padding_that_a_tensor_cannot_hold_is_refused(torch: Any) -> None:
-    with pytest.raises(ad.StructureError, match="padding_values: 0.5 is no torch.int64"):
+    with pytest.raises(ad.StructureError, match="padding_values: 0.5 does not fit torch.int64"):
         list(tensors(torch, [1, 2]).padded_batch(2, padding_values=0.5))
     with pytest.raises(ad.StructureError, match="is larger than the padded shape"):
         list(tensors(torch, [1, 3]).padded_batch(2, padded_shapes=[2]))
