@@ -160,7 +160,7 @@ def check_transform(
     >>> check_transform(halves, lambda items: [x // 2 for x in items], inputs=[[14]])
     Traceback (most recent call last):
     ...
-    AssertionError: [14], Options(placement='thread', ...got [np.int64(7)], but its meaning is [7]
+    AssertionError: [14], Options(placement='thread', ...got [np.int64(7)], but its meaning is [7]...
     """
     for items in inputs:
         expected = list(meaning(list(items)))
