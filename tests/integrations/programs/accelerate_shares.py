@@ -34,6 +34,7 @@ def resumed():
     for _, batch in zip(range(2), loader, strict=False):
         second.append(batch)
     accelerator.save_state(sys.argv[2])
+    accelerator.wait_for_everyone()  # the first process writes what the other reads
     next(iter(loader))  # what comes after the checkpoint is lost with the process
     accelerator.load_state(sys.argv[2])
     return [first, second + list(loader)]
