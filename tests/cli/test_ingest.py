@@ -116,7 +116,7 @@ def test_who_lets_others_in_needs_a_token(
 
 
 @pytest.mark.web
-@pytest.mark.parametrize(("url", "message"), [("s3://bucket/x", "--spool"), ("https://host/x", "are written")])
+@pytest.mark.parametrize(("url", "message"), [("s3://bucket/x", "--spool"), ("https://host/x", "can be written to")])
 def test_a_url_needs_a_spool_and_can_be_written_to(url: str, message: str, capsys: pytest.CaptureFixture[Any]) -> None:
     pytest.importorskip("obstore")
     pytest.importorskip("uvicorn")
