@@ -33,7 +33,7 @@ from asyncdata.engines.base import running_loop
 from asyncdata.engines.no_loop import elements_by_hand
 from asyncdata.errors import PlanError
 from asyncdata.executors.function_call import Call
-from asyncdata.formats.record_limits import KEPT_RECORD_BYTES
+from asyncdata.formats.record_limits import CACHED_RECORD_BYTES
 from asyncdata.graph.content_hash import contents
 from asyncdata.graph.epochs import Epochs
 from asyncdata.graph.node import Node, check_count
@@ -453,7 +453,7 @@ class Dataset(Transformations[T]):
         compression: str | None = None,
         reader_func: Callable[[Dataset[Dataset[Any]]], Dataset[Any]] | None = None,
         *,
-        max_record_bytes: int = KEPT_RECORD_BYTES,
+        max_record_bytes: int = CACHED_RECORD_BYTES,
     ) -> Dataset[Any]:
         """The elements that `save` wrote to a folder, in the order in which they were saved, shard by shard.
 

@@ -17,7 +17,7 @@ from asyncdata.elements.structure import leaf, map_leaves, same_structure
 from asyncdata.elements.validation import check_choice, check_flag
 from asyncdata.errors import PlanError
 from asyncdata.executors.function_call import Call
-from asyncdata.formats.record_limits import KEPT_RECORD_BYTES
+from asyncdata.formats.record_limits import CACHED_RECORD_BYTES
 from asyncdata.graph.node import Node, check_arguments, check_count, check_integer, check_parallel
 from asyncdata.graph.optimizer import check_rules
 from asyncdata.options import AUTOTUNE, Options
@@ -737,7 +737,7 @@ class Transformations(Generic[T]):
         filename: str | PathLike[str] = "",
         *,
         max_bytes: int | None = None,
-        max_record_bytes: int = KEPT_RECORD_BYTES,
+        max_record_bytes: int = CACHED_RECORD_BYTES,
     ) -> Dataset[T]:
         """Store the elements of the first epoch for later ones, in memory or in a file; arrays become read-only.
 
@@ -778,7 +778,7 @@ class Transformations(Generic[T]):
         reader_func: Callable[..., Any] | None = None,
         shard_func: Callable[..., Any] | None = None,
         *,
-        max_record_bytes: int = KEPT_RECORD_BYTES,
+        max_record_bytes: int = CACHED_RECORD_BYTES,
     ) -> Dataset[T]:
         """Store the elements in a file in the folder `path`, one file for each pipeline: a `cache(filename)` that
         chooses its file name.
@@ -1013,7 +1013,7 @@ def cached(
             raise PlanError("cache(max_bytes=) is for memory; the size of a file is limited by the disk")
     if filename:
         return FileCache.of(plan, local_path(filename), max_record_bytes)
-    if max_record_bytes != KEPT_RECORD_BYTES:
+    if max_record_bytes != CACHED_RECORD_BYTES:
         raise PlanError("cache(max_record_bytes=) is for a file; in memory, max_bytes= limits all elements together")
     return Cache(plan, MemoryCache(max_bytes))
 

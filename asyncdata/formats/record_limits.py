@@ -6,12 +6,12 @@ from typing import Final
 
 from asyncdata.errors import DataLossError
 
-__all__ = ("KEPT_RECORD_BYTES", "MAX_RECORD_BYTES", "offset_in", "record_too_long")
+__all__ = ("CACHED_RECORD_BYTES", "MAX_RECORD_BYTES", "offset_in", "record_too_long")
 
 MAX_RECORD_BYTES: Final = 1 << 28
 """The default of `max_record_bytes` for files from other programs."""
 
-KEPT_RECORD_BYTES: Final = 1 << 32
+CACHED_RECORD_BYTES: Final = 1 << 32
 """The default of `max_record_bytes` of `load`, `cache` and `snapshot`, whose records may be complete batches."""
 
 

@@ -20,7 +20,7 @@ from asyncdata.graph.stages import Stage
 from asyncdata.options import AUTOTUNE, INFINITE_CARDINALITY, UNKNOWN_CARDINALITY
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
 from asyncdata.runtime.meter import metered
-from asyncdata.runtime.resharding import Resharding, Share, behind
+from asyncdata.runtime.resharding import Resharding, Share, replaying_tickets
 from asyncdata.runtime.tickets import END, FRESH, Position, ReplayedTickets, Start, Ticket, plain
 
 __all__ = (
@@ -219,9 +219,9 @@ class Node:
         starts = [Start.of(position) for position in positions]
         if any(start.skip for start in starts):
             raise ResumeError("a state taken right after skip() cannot be merged with others; read one element first")
-        back = resharding.mine([ticket for start in starts for ticket in start.back])
+        back = resharding.own_part([ticket for start in starts for ticket in start.back])
         inner = [start.position for start in starts]
-        return behind(END if set(map(repr, inner)) == {repr(END)} else self.reshard(inner, resharding), back)
+        return replaying_tickets(END if set(map(repr, inner)) == {repr(END)} else self.reshard(inner, resharding), back)
 
     def reshard(self, positions: Sequence[Position], resharding: Resharding) -> Position:
         """Divide the rest of the data, where all elements read were delivered and some share is not at its end."""

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple, TypeVar, cast
 
-from asyncdata.runtime.tickets import END, Position, ReplayedTickets, Start, Ticket, going_on
+from asyncdata.runtime.tickets import END, Position, ReplayedTickets, Start, Ticket, replaying
 
-__all__ = ("Resharding", "Share", "behind", "listed", "named", "resharded_open_groups")
+__all__ = ("Resharding", "Share", "listed", "named", "replaying_tickets", "resharded_open_groups")
 
 T = TypeVar("T")
 
@@ -38,17 +38,17 @@ class Resharding:
         """Return the dealing within one repetition."""
         return Resharding(self.share, (*self.epoch, turn))
 
-    def mine(self, things: Sequence[T]) -> Sequence[T]:
+    def own_part(self, things: Sequence[T]) -> Sequence[T]:
         """Return this share's part of some items."""
         first = (self.share.number - self.given) % self.share.num_shards
         self.given += len(things)
         return things[first :: self.share.num_shards]
 
 
-def behind(position: Position, back: Iterable[Ticket]) -> Position:
+def replaying_tickets(position: Position, back: Iterable[Ticket]) -> Position:
     """Return the position that gives the elements with these tickets first."""
     tickets = [*back]
-    return going_on(position, [ReplayedTickets(tickets, 0, len(tickets), END)])
+    return replaying(position, [ReplayedTickets(tickets, 0, len(tickets), END)])
 
 
 def listed(position: Position) -> list[Position]:
@@ -75,6 +75,6 @@ def resharded_open_groups(
     for position, *inners in begun:
         start = Start.of(position)
         first += zip(start.back, inners, strict=False)
-        others.append(behind(start.position, start.back[len(inners) :]))
-    mine = [(ticket, inner) for ticket, inner in resharding.mine(first) if inner != END]
-    return behind(rest(others, resharding), [ticket for ticket, _ in mine]), [inner for _, inner in mine]
+        others.append(replaying_tickets(start.position, start.back[len(inners) :]))
+    mine = [(ticket, inner) for ticket, inner in resharding.own_part(first) if inner != END]
+    return replaying_tickets(rest(others, resharding), [ticket for ticket, _ in mine]), [inner for _, inner in mine]

@@ -45,10 +45,10 @@ __all__ = (
     "encode",
     "encode_all",
     "encode_runs",
-    "going_on",
     "natural",
     "plain",
-    "reopening",
+    "replaying",
+    "replaying_first",
 )
 
 Ticket: TypeAlias = Any
@@ -294,7 +294,7 @@ class UnorderedTickets(TicketWrapper):
 
     def at(self, count: int) -> Position:
         behind = self.base.part(count, len(self.base))
-        return {UNORDERED: going_on(self.last.at(len(self.last)), [behind, *self.missing])}
+        return {UNORDERED: replaying(self.last.at(len(self.last)), [behind, *self.missing])}
 
 
 @final
@@ -374,7 +374,7 @@ class ReplayedTickets(Tickets):
         return self.back[self.start + index]
 
     def at(self, count: int) -> Position:
-        return going_on(self.position, [ReplayedTickets(self.back, self.start + count, len(self.back), END)])
+        return replaying(self.position, [ReplayedTickets(self.back, self.start + count, len(self.back), END)])
 
 
 def children(parent: Ticket, inner: Tickets) -> Tickets:
@@ -413,14 +413,14 @@ class Start:
 
     def position_with_skip(self) -> Position:
         """Return the start as a position."""
-        position = going_on(self.position, [ReplayedTickets(self.back, 0, len(self.back), END)])
+        position = replaying(self.position, [ReplayedTickets(self.back, 0, len(self.back), END)])
         return {"skip": self.skip, "from": position} if self.skip else position
 
 
 FRESH: Final = Start()
 
 
-def going_on(position: Position, back: Sequence[Tickets]) -> Position:
+def replaying(position: Position, back: Sequence[Tickets]) -> Position:
     """Return the position that repeats the elements `back` first."""
     encoded = joined(chain.from_iterable(map(encode_runs, back)))
     if not encoded:
@@ -433,9 +433,9 @@ def going_on(position: Position, back: Sequence[Tickets]) -> Position:
     return {"from": cast("Any", goal), "back": encoded}
 
 
-def reopening(element: Tickets, by_place: bool) -> Position:
+def replaying_first(element: Tickets, by_place: bool) -> Position:
     """Return the position that repeats this element first: the position before it, or its ticket."""
-    return element.at(0) if by_place else going_on(element.at(1), [element.part(0, 1)])
+    return element.at(0) if by_place else replaying(element.at(1), [element.part(0, 1)])
 
 
 def encode_runs(tickets: Tickets) -> list[Any]:

@@ -37,7 +37,7 @@ from asyncdata.sources.stateful import SnapshotTickets, Stateful, StreamPlace, b
 __all__ = ("AsyncIterated", "Generated", "Iterated", "Restarted")
 
 
-class Pumped(Node):
+class IteratorSource(Node):
     """A source that another thread or loop runs."""
 
     @property
@@ -170,7 +170,7 @@ class Pumped(Node):
 
 
 @dataclass(frozen=True, eq=False)
-class Generated(Pumped):
+class Generated(IteratorSource):
     """The elements of `generator(*args)`, which is called for each epoch."""
 
     generator: Callable[..., Iterable[Any]] = field(metadata=REPLACEABLE)
@@ -214,7 +214,7 @@ class Generated(Pumped):
 
 
 @dataclass(frozen=True, eq=False)
-class Iterated(Pumped):
+class Iterated(IteratorSource):
     """The elements of a plain iterable."""
 
     iterable: Iterable[Any] = field(repr=False, metadata=REPLACEABLE)
@@ -259,7 +259,7 @@ class Restarted:
 
 
 @dataclass(frozen=True, eq=False)
-class AsyncIterated(Pumped):
+class AsyncIterated(IteratorSource):
     """The elements of an async iterable. It runs on the consumer's loop, to which its sockets and locks belong."""
 
     iterable: AsyncIterable[Any] = field(repr=False, metadata=REPLACEABLE)

@@ -33,7 +33,7 @@ from asyncdata.graph.node import ELSEWHERE, REPLACEABLE
 from asyncdata.runtime.block import Block, Failure
 from asyncdata.runtime.tickets import Ordinals
 from asyncdata.sources.file_list_digest import stamps
-from asyncdata.sources.iterators import Pumped
+from asyncdata.sources.iterators import IteratorSource
 from asyncdata.sources.stateful import StreamPlace
 
 __all__ = ("Connect", "QueryRows", "await_shielded", "read_only_sqlite")
@@ -86,7 +86,7 @@ def read_only_sqlite(path: str) -> Connection:
 
 
 @dataclass(frozen=True, eq=False)
-class QueryRows(Pumped):
+class QueryRows(IteratorSource):
     """The rows of a query, which is run for each epoch."""
 
     name: str

@@ -19,7 +19,7 @@ from asyncdata.graph.node import Node, PlaceBelow, Unary, nodes_of, repeated_one
 from asyncdata.graph.stages import Fold, Stage, Step
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
 from asyncdata.runtime.resharding import Resharding, listed
-from asyncdata.runtime.tickets import END, NOTHING, Position, ReplayedTickets, Start, Ticket, Tickets, going_on, plain
+from asyncdata.runtime.tickets import END, NOTHING, Position, ReplayedTickets, Start, Ticket, Tickets, plain, replaying
 from asyncdata.transforms.map import Map
 
 __all__ = ("Batch", "BatchState", "Batcher", "PassedTickets", "alone", "remade")
@@ -230,7 +230,7 @@ class BatchState(NamedTuple):
         """
         if self.held and not self.overtaken:
             return [self.held[0].at(0)]
-        return [going_on(self.tickets.at(self.done), self.held)]
+        return [replaying(self.tickets.at(self.done), self.held)]
 
 
 @final

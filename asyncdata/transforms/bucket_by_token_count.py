@@ -25,8 +25,8 @@ from asyncdata.runtime.tickets import (
     Start,
     Ticket,
     Tickets,
-    going_on,
     natural,
+    replaying,
 )
 from asyncdata.transforms.batch import alone, remade
 from asyncdata.transforms.padded_batch import Padding
@@ -177,7 +177,7 @@ class TokenBufferState(NamedTuple):
     def position(self) -> Position:
         """Return it as the position to continue at: the input's, and how many of its elements were being given out."""
         back = [one.ticket for one in self.held[self.start : self.stop]]
-        inner = going_on(self.tickets.at(self.done), [ReplayedTickets(back, 0, len(back), END)])
+        inner = replaying(self.tickets.at(self.done), [ReplayedTickets(back, 0, len(back), END)])
         return [inner, self.leaving]
 
 

@@ -100,7 +100,7 @@ class MemoryCache:
                 return added[:place]
         return added
 
-    def behind(self, position: int) -> Start:
+    def resume_point(self, position: int) -> Start:
         """Return where the input continues at number `position`: at once if that is after the cached elements."""
         with self.lock:
             if self.last is None or position != len(self.items):
@@ -162,7 +162,7 @@ class BeyondTickets:
         if self.position != position:
             await self.aclose()
         if self.source is None:
-            self.source = self.start(self.store.behind(position) if position else FRESH)
+            self.source = self.start(self.store.resume_point(position) if position else FRESH)
         block = await anext(self.source, None)
         self.position = position + len(block or ())
         return block

@@ -24,7 +24,7 @@ from asyncdata.runtime.tickets import (
     Start,
     Ticket,
     Tickets,
-    reopening,
+    replaying_first,
 )
 from asyncdata.transforms.inner_datasets import from_inner, inner_plan, not_made
 from asyncdata.transforms.interleave_inputs import CycleSlot, Elsewhere, ParallelInputs
@@ -187,4 +187,4 @@ def drawn(slot: CycleSlot, most: int, inside: Callable[[Position], Position]) ->
 
 def place_inside(outer: Tickets, by_place: bool, later: Sequence[Position], position: Position) -> Position:
     """Return a position in the dataset of one element; `later` are those in the datasets of the following ones."""
-    return [reopening(outer, by_place), position, *later]
+    return [replaying_first(outer, by_place), position, *later]

@@ -22,7 +22,16 @@ from asyncdata.graph.stages import Apply
 from asyncdata.options import AUTOTUNE
 from asyncdata.runtime.block import Blocks, Demand
 from asyncdata.runtime.resharding import Resharding
-from asyncdata.runtime.tickets import END, UNORDERED, Position, ReplayedTickets, Start, Ticket, WrappedTickets, going_on
+from asyncdata.runtime.tickets import (
+    END,
+    UNORDERED,
+    Position,
+    ReplayedTickets,
+    Start,
+    Ticket,
+    WrappedTickets,
+    replaying,
+)
 
 __all__ = ("Called", "travels", "tuning_for")
 
@@ -112,7 +121,7 @@ class Called(Unary):
 
         def position(_: int, rest: Position) -> Position:
             left = Start.of(rest).within().back
-            return going_on(resumed, [ReplayedTickets(left, 0, len(left), END)])
+            return replaying(resumed, [ReplayedTickets(left, 0, len(left), END)])
 
         async with aclosing(self.fetch(scope, want, start.back)) as source:
             async for block in source:

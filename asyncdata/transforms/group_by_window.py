@@ -34,7 +34,7 @@ from asyncdata.runtime.tickets import (
     Start,
     Ticket,
     Tickets,
-    going_on,
+    replaying,
 )
 from asyncdata.transforms.batch import alone, remade
 from asyncdata.transforms.flat_map import FlatMap
@@ -235,7 +235,7 @@ class Grouper(Step):
 
         def position(count: int) -> Position:
             gone = set(groups[: place + count])
-            return [going_on(last.at(len(last)), [one.members() for one in every if one not in gone])]
+            return [replaying(last.at(len(last)), [one.members() for one in every if one not in gone])]
 
         return position
 
@@ -265,7 +265,7 @@ class GroupTickets(Tickets):
 
     def at(self, count: int) -> Position:
         _, come, entries = self.out[count - 1] if count else (None, 0, self.before)
-        return [going_on(self.base.at(come), self.journal.at(entries))]
+        return [replaying(self.base.at(come), self.journal.at(entries))]
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias, final
 
-from asyncdata.runtime.tickets import Position, Tickets, TicketWrapper, going_on
+from asyncdata.runtime.tickets import Position, Tickets, TicketWrapper, replaying
 
 __all__ = (
     "CycleSnapshot",
@@ -190,7 +190,7 @@ class PositionReplay:
         outer = self.begin if self.outer is None else self.outer.at(1)
         opened = [[slot, state.position()] for slot, state in self.slots.items()]
         place = {
-            "outer": going_on(outer, [state.outer for state in self.slots.values()]),
+            "outer": replaying(outer, [state.outer for state in self.slots.values()]),
             "slots": [*opened, *([slot, begin] for slot, begin in self.pending if slot is not None)],
             "index": self.index,
             "turn": self.turn,

@@ -23,7 +23,7 @@ from asyncdata.executors.scope import Scope
 from asyncdata.graph.node import Node, Unary, check_count, regrouped
 from asyncdata.graph.stages import Fold, Step
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
-from asyncdata.runtime.resharding import Resharding, behind, named
+from asyncdata.runtime.resharding import Resharding, named, replaying_tickets
 from asyncdata.runtime.tickets import END, ExplicitTickets, Position, ReplayedTickets, Start, Ticket, Tickets
 from asyncdata.transforms.batch import alone, remade
 from asyncdata.transforms.token_rows import Piece, RowLayout, Tokens
@@ -158,8 +158,8 @@ class PackSequences(Unary):
 
     def reshard(self, positions: Sequence[Position], resharding: Resharding) -> Position:
         places = [PackingPosition.of(at) for at in positions]
-        rows = resharding.mine([row for place in places for row in place.rows()])
-        begun = resharding.mine([one for place in places for one in place.begun()])
+        rows = resharding.own_part([row for place in places for row in place.rows()])
+        begun = resharding.own_part([one for place in places for one in place.begun()])
         return rows_position(self.input.resharded([place.rest for place in places], resharding), rows, begun)
 
 
@@ -189,7 +189,7 @@ def rows_position(inner: Position, rows: Sequence[Sequence[Member]], begun: Sequ
         position["cuts"] = cuts
     if begun:
         position["begun"] = [one.offset for one in begun]
-    return {**position, "input": behind(inner, [*map(uncut, members), *[one.ticket for one in begun]])}
+    return {**position, "input": replaying_tickets(inner, [*map(uncut, members), *[one.ticket for one in begun]])}
 
 
 @dataclass(frozen=True)
@@ -212,7 +212,9 @@ class PackingPosition:
         start, count = Start.of(place["input"]), sum(sizes) + len(offsets)
         if len(start.back) < count:
             raise ValueError(f"{count} elements are in the buffer, but {len(start.back)} are listed")
-        return PackingPosition(start.back[:count], sizes, cuts, offsets, behind(start.position, start.back[count:]))
+        return PackingPosition(
+            start.back[:count], sizes, cuts, offsets, replaying_tickets(start.position, start.back[count:])
+        )
 
     def rows(self) -> list[list[Member]]:
         """Return the members of each open row."""

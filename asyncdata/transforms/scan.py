@@ -20,7 +20,7 @@ from asyncdata.executors.scope import Scope
 from asyncdata.graph.node import REPLACEABLE, Node, Unary, check_called, picked
 from asyncdata.graph.stages import CallStep, FoldCalls
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
-from asyncdata.runtime.tickets import Position, Start, Ticket, Tickets, TicketWrapper, going_on
+from asyncdata.runtime.tickets import Position, Start, Ticket, Tickets, TicketWrapper, replaying
 
 __all__ = ("Scan",)
 
@@ -112,7 +112,7 @@ class Scanned(TicketWrapper):
             self.node.check(self.after)
             return self.after.position(self.after.done, self.after.begin())
         if before.known and not before.done and not self.node.input.in_order:  # the same elements, in this order
-            return before.position(count, going_on(base.at(len(base)), [base]))
+            return before.position(count, replaying(base.at(len(base)), [base]))
         self.node.check(before._replace(done=before.done + count))
         return before.position(before.done + count, before.begin())
 

@@ -23,7 +23,7 @@ from asyncdata.executors.scope import Scope
 from asyncdata.graph.node import ELSEWHERE, EVERYTHING, Node, PlaceBelow, Unary, repeated
 from asyncdata.graph.stages import Fold, Opener, Rerun, Step, split, yield_to_loop
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
-from asyncdata.runtime.resharding import Resharding, behind, named
+from asyncdata.runtime.resharding import Resharding, named, replaying_tickets
 from asyncdata.runtime.tickets import (
     END,
     FRESH,
@@ -117,10 +117,10 @@ class Shuffle(Unary):
     def reshard(self, positions: Sequence[Position], resharding: Resharding) -> Position:
         key = epoch_key(self.seed, resharding.epoch if self.reshuffle else ())
         places = [parse_place(at) for at in positions]
-        mine = resharding.mine([ticket for place in places for ticket in place.tickets(key)])
+        mine = resharding.own_part([ticket for place in places for ticket in place.tickets(key)])
         held, rest = mine[: self.size], mine[self.size :]
         inner = self.input.resharded([place.input for place in places], resharding)
-        return behind(ShufflePlace(len(held), inner, held=encode_all(held)).position(), rest)
+        return replaying_tickets(ShufflePlace(len(held), inner, held=encode_all(held)).position(), rest)
 
 
 def size_label(size: int, reshuffle: bool) -> str:

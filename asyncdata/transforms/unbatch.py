@@ -32,7 +32,7 @@ from asyncdata.runtime.tickets import (
     Tickets,
     natural,
     plain,
-    reopening,
+    replaying_first,
 )
 from asyncdata.transforms.batch import Batch
 from asyncdata.transforms.padded_batch import PaddedBatch
@@ -247,4 +247,4 @@ class RowTickets(Tickets):
 
 def after(element: Tickets, row: int, rows: int, by_place: bool) -> Position:
     """Return the position after so many of the rows of one element."""
-    return [element.at(1)] if row == rows else [reopening(element, by_place), row]
+    return [element.at(1)] if row == rows else [replaying_first(element, by_place), row]

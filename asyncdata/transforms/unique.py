@@ -30,8 +30,8 @@ from asyncdata.runtime.tickets import (
     Start,
     Ticket,
     Tickets,
-    going_on,
     natural,
+    replaying,
 )
 
 __all__ = ("Unique",)
@@ -177,7 +177,7 @@ class UniqueTickets(SelectedTickets):
         blocks, number = self.given
         here = cast("FilteredTickets", blocks[number])
         known = [*blocks[:number], FilteredTickets(self.base, [place for place in here.places if place < come])]
-        return [going_on(self.base.at(come), known), sum(map(len, known))]
+        return [replaying(self.base.at(come), known), sum(map(len, known))]
 
 
 def has_tensors(item: Any) -> bool:

@@ -27,8 +27,8 @@ from asyncdata.runtime.tickets import (
     Ticket,
     Tickets,
     WrappedTickets,
-    going_on,
     natural,
+    replaying,
 )
 from asyncdata.sources.random_access import IndexedSource
 from asyncdata.transforms.batch import remade
@@ -143,7 +143,7 @@ class Windower(Step):
             size = len(last)
             behind = WrappedTickets(last.tickets, lambda count, inner: inner if count < size else tickets.at(place + 1))
             self.held.append(last.ticketed(behind))
-        position = ExplicitTickets([tickets[place]], lambda count: [going_on(tickets.at(place + count), held), gap])
+        position = ExplicitTickets([tickets[place]], lambda count: [replaying(tickets.at(place + count), held), gap])
         return Block([block.items[place]], position, True)
 
     def fed(self, block: Block) -> Block:
@@ -215,7 +215,7 @@ class WindowTickets(Tickets):
         begin = min(next_one, end)
         if self.by_place:
             return [self.base.at(begin), next_one - begin]
-        return [going_on(self.base.at(end), [self.base.part(begin, end)]), next_one - begin]
+        return [replaying(self.base.at(end), [self.base.part(begin, end)]), next_one - begin]
 
 
 def opened(items: Sequence[Any], make: Make, where: str = "") -> Any:

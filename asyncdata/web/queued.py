@@ -13,7 +13,7 @@ from asyncdata.executors.scope import Scope
 from asyncdata.graph.node import ELSEWHERE
 from asyncdata.runtime.block import Block, Failure
 from asyncdata.runtime.source_state import SourceSnapshot
-from asyncdata.sources.iterators import Pumped
+from asyncdata.sources.iterators import IteratorSource
 from asyncdata.sources.stateful import StreamPlace
 from asyncdata.web.queue_reader import Message, Queue, QueueReader
 
@@ -21,7 +21,7 @@ __all__ = ("Queued",)
 
 
 @dataclass(frozen=True, eq=False)
-class Queued(Pumped):
+class Queued(IteratorSource):
     """The messages of a queue, in order."""
 
     queue: Queue = field(repr=False, metadata=ELSEWHERE)

@@ -85,7 +85,7 @@ def orders(folder: Path, kilobytes: int, bar: float, total: int, arguments: Argu
     report.add(Row(f"{kilobytes} KB records, dataset[i]", one, "us"))
 
 
-def going_on(path: str, count: int, arguments: Arguments, report: Report) -> None:
+def resuming(path: str, count: int, arguments: Arguments, report: Report) -> None:
     """Go on in the middle of a file with what a shuffle's buffer held, with an index and without."""
 
     def build(index: bool) -> ad.Dataset[bytes]:
@@ -141,7 +141,7 @@ def main() -> None:
             orders(Path(folder), kilobytes, bar, total, arguments, report)
         path = str(Path(folder) / "one.tfrecord")
         count = write([path], 10_000, 5 * total)
-        going_on(path, count, arguments, report)
+        resuming(path, count, arguments, report)
         making(path, count, arguments, report)
     report.finish(arguments.json)
 

@@ -52,7 +52,7 @@ ABSTRACT = {
     "OneForOne",
     "ParsedFile",
     "IndexedSource",
-    "Pumped",
+    "IteratorSource",
     "InMemorySource",
     "Unary",
 }

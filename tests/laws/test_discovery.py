@@ -32,7 +32,7 @@ ABSTRACT = {
     "NumberedFile",
     "OneForOne",
     "ParsedFile",
-    "Pumped",
+    "IteratorSource",
     "Unary",
 }
 """Bases, of which no pipeline has a node."""

@@ -396,7 +396,7 @@ def test_what_is_dealt_in_several_parts_comes_to_all_alike() -> None:
     hands: list[str] = []
     for number in range(3):
         resharding = Resharding(Share(3, number), (0,))
-        hand = [*resharding.mine("ab"), *resharding.mine("cd"), *resharding.mine("ef")]
+        hand = [*resharding.own_part("ab"), *resharding.own_part("cd"), *resharding.own_part("ef")]
         assert len(hand) == 2
         hands += hand
     assert sorted(hands) == [*"abcdef"]

@@ -18,7 +18,7 @@ from asyncdata.runtime.memory_budget import MemoryBudget
 from asyncdata.runtime.meter import Meters
 from asyncdata.runtime.queue import BufferSize, LoopQueue, LoopSignal
 from asyncdata.runtime.source_state import RestorableItem, SourceSnapshot
-from asyncdata.runtime.tickets import FRESH, ExplicitTickets, FilteredTickets, Ordinals, Start, Tickets, going_on
+from asyncdata.runtime.tickets import FRESH, ExplicitTickets, FilteredTickets, Ordinals, Start, Tickets, replaying
 from asyncdata.transforms.ignore_errors import SurvivorTickets
 from asyncdata.transforms.shard import ShardCount, ShardTickets
 
@@ -91,7 +91,7 @@ def test_consecutive_elements_from_one_state_of_a_source_are_one_part_of_a_posit
     states = [SourceSnapshot(base, json.dumps({"at": name})) for base, name in [(0, "a"), (0, "b"), (4, "a"), (4, "b")]]
     tickets = [RestorableItem.at(number, state) for state in states for number in (4, 5, 7)]
     tickets += [RestorableItem.at(6, states[0]), RestorableItem.at(7, states[0]), 8, 9]
-    position = going_on(12, [ExplicitTickets(tickets, lambda count: count)])
+    position = replaying(12, [ExplicitTickets(tickets, lambda count: count)])
     start = Start.of(json.loads(json.dumps(position)))
     assert start.position == 12
     assert list(map(repr, start.back)) == list(map(repr, tickets))
@@ -112,4 +112,4 @@ def test_only_all_of_a_run_are_one(places: list[int]) -> None:
     for tickets in selected:
         assert [*tickets] == [5 + place for place in places]
         assert every or not tickets.run_from(5)
-        assert Start.of(going_on(9, [tickets])).back == [*tickets]
+        assert Start.of(replaying(9, [tickets])).back == [*tickets]
