@@ -57,6 +57,11 @@ class CacheWriter:
         """The path of the elements now."""
         return str(self.file.path if self.complete else AppendFile.partial(self.file.path))
 
+    def current_path(self) -> str:
+        """Return the path of the elements while no thread renames the file; it may wait for one that does."""
+        with self.busy:
+            return self.path
+
     @property
     def place(self) -> Path:
         """The path of the mark."""

@@ -245,7 +245,7 @@ class FileCache(Unary):
                 async for block in source:
                     done += len(block)
                     yield block
-            if done < count and path == writing.path:
+            if done < count and path == await scope.in_thread(writing.current_path):
                 raise DataLossError(
                     f"{path}: it ends after {done} elements, and had {count}; delete it, and it is written again"
                 )

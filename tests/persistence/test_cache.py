@@ -10,6 +10,7 @@ import resource
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from itertools import count as counting
 from itertools import islice
@@ -24,6 +25,7 @@ from asyncdata.formats.tfrecord import RecordParser, frame
 from asyncdata.persistence.file_cache import FileCache
 from asyncdata.persistence.header import HEAD
 from asyncdata.sources.tfrecord_random_access import IndexCache
+from asyncdata.storage import append_file
 from asyncdata.testing import check_resumes, check_transform, leaves_nothing
 from tests.marks import first_by_default
 from tests.reference import Boom, Failed
@@ -239,6 +241,30 @@ def test_a_reader_that_opens_the_file_just_as_another_one_finishes_it(path: Path
 
     monkeypatch.setattr(FileCache, "stored", overtaken)
     assert list(ds) == list(range(0, 400, 2))
+
+
+def test_a_reader_that_opens_the_file_while_it_gets_its_name(path: Path, monkeypatch: Any) -> None:
+    ds = ad.Dataset.range(200).map(lambda x: 2 * x).cache(path)
+    first, stored = iter(ds), FileCache.stored
+    next(first)
+    renamed, synced = threading.Event(), threading.Event()
+    finishing = threading.Thread(target=lambda: list(first))
+
+    def sync_folder(_: Path) -> None:
+        renamed.set()
+        assert synced.wait(60)
+
+    def overtaken(*arguments: Any) -> Any:
+        monkeypatch.setattr(FileCache, "stored", stored)
+        finishing.start()
+        assert renamed.wait(60)
+        threading.Timer(0.1, synced.set).start()
+        return stored(*arguments)
+
+    monkeypatch.setattr(append_file, "sync_folder", sync_folder)
+    monkeypatch.setattr(FileCache, "stored", overtaken)
+    assert list(ds) == list(range(0, 400, 2))
+    finishing.join()
 
 
 def test_readers_of_a_generator_at_once_get_all_of_it(path: Path) -> None:
