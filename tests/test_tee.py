@@ -17,6 +17,7 @@ import asyncdata as ad
 from asyncdata.tee import TeeState
 from asyncdata.testing import leaves_nothing
 from tests.reference import Boom, failed
+from tests.running import taken, taken_async
 
 
 class Counted:
@@ -33,30 +34,6 @@ class Counted:
 
 
 EXPECTED = [failed(Boom(7)) if x == 7 else x for x in range(300)]
-
-
-def read(elements: Any, most: int = 10_000) -> list[Any]:
-    found: list[Any] = []
-    while len(found) < most:
-        try:
-            found.append(next(elements))
-        except StopIteration:
-            break
-        except Boom as error:
-            found.append(failed(error))
-    return found
-
-
-async def aread(elements: Any, most: int = 10_000) -> list[Any]:
-    found: list[Any] = []
-    while len(found) < most:
-        try:
-            found.append(await anext(elements))
-        except StopAsyncIteration:
-            break
-        except Boom as error:
-            found.append(failed(error))
-    return found
 
 
 def in_threads(work: list[Callable[[], Any]]) -> list[Any]:
@@ -80,7 +57,7 @@ def test_every_consumer_gets_everything_in_one_loop(count: int, size: int, place
 
     async def body() -> list[Any]:
         ds = ad.Dataset.range(300).map(counted).with_options(ad.Options(placement=placement))
-        return await asyncio.gather(*map(aread, ds.tee(count, size)))
+        return await asyncio.gather(*map(taken_async, ds.tee(count, size)))
 
     with leaves_nothing():
         assert asyncio.run(body()) == [EXPECTED] * count
@@ -93,7 +70,7 @@ def test_every_consumer_gets_everything_in_threads(count: int, size: int) -> Non
     counted = Counted()
     with leaves_nothing():
         parts = ad.Dataset.range(300).map(counted).tee(count, size)
-        assert in_threads([lambda part=part: read(part) for part in parts]) == [EXPECTED] * count
+        assert in_threads([lambda part=part: taken(part) for part in parts]) == [EXPECTED] * count
         del parts
     assert counted.calls == 300
 
@@ -101,7 +78,7 @@ def test_every_consumer_gets_everything_in_threads(count: int, size: int) -> Non
 def test_nobody_runs_further_ahead_than_the_buffer() -> None:
     async def body() -> None:
         first, second = ad.Dataset.counter().tee(2, 4)
-        assert await aread(first, 4) == [0, 1, 2, 3]
+        assert await taken_async(first, 4) == [0, 1, 2, 3]
         ahead = asyncio.ensure_future(anext(first))
         for _ in range(100):
             await asyncio.sleep(0)
@@ -169,9 +146,9 @@ def test_who_leaves_early_holds_up_nobody() -> None:
 
         async def leave(part: Any) -> list[Any]:
             async with part:
-                return await aread(part, 5)
+                return await taken_async(part, 5)
 
-        return await asyncio.gather(aread(first), leave(second), leave(third))
+        return await asyncio.gather(taken_async(first), leave(second), leave(third))
 
     with leaves_nothing():
         assert asyncio.run(body()) == [EXPECTED, EXPECTED[:5], EXPECTED[:5]]
@@ -181,7 +158,7 @@ def test_who_is_forgotten_holds_up_nobody() -> None:
     parts = list(ad.Dataset.range(50).tee(2, 2))
     del parts[1]
     gc.collect()
-    assert read(parts[0]) == list(range(50))
+    assert taken(parts[0]) == list(range(50))
 
 
 def raised_to(elements: Any, kept: list[Any]) -> None:
@@ -205,7 +182,7 @@ def test_who_met_an_error_and_is_forgotten_holds_up_nobody_without_the_garbage_c
         first.clear()
         raised_to(parts[0], others)
         assert forgotten() is None
-        assert read(parts[0]) == list(range(8, 50))
+        assert taken(parts[0]) == list(range(8, 50))
     finally:
         gc.enable()
     assert [*map(failed, others)] == [failed(Boom(7))]
@@ -241,7 +218,7 @@ def test_who_is_cancelled_while_it_reads_leaves_it_to_the_others() -> None:
 
     async def body() -> list[Any]:
         first, second = ad.Dataset.range(3).map(slow).with_options(ad.Options(placement="current")).tee(2)
-        readers = [asyncio.ensure_future(aread(part)) for part in (first, second)]
+        readers = [asyncio.ensure_future(taken_async(part)) for part in (first, second)]
         for _ in range(50):
             await asyncio.sleep(0)
         readers[0].cancel()
@@ -257,9 +234,9 @@ def test_who_is_cancelled_while_it_reads_leaves_it_to_the_others() -> None:
 def test_the_last_one_to_leave_ends_the_pipeline() -> None:
     with leaves_nothing():
         first, second = ad.Dataset.counter().tee(2)
-        assert (read(first, 2), read(second, 3)) == ([0, 1], [0, 1, 2])
+        assert (taken(first, 2), taken(second, 3)) == ([0, 1], [0, 1, 2])
         first.close()
-        assert read(second, 1) == [3]
+        assert taken(second, 1) == [3]
         second.close()
         for part in (first, second):
             with pytest.raises(ad.ClosedError):
@@ -280,7 +257,9 @@ def test_after_the_end_it_stays_at_the_end() -> None:
 
 def test_each_tee_is_an_epoch() -> None:
     ds = ad.Dataset.range(30).shuffle(30, seed=1)
-    assert [read(ds.tee(1)[0]) for _ in range(2)] == [list(ds) for ds in [ad.Dataset.range(30).shuffle(30, seed=1)] * 2]
+    assert [taken(ds.tee(1)[0]) for _ in range(2)] == [
+        list(ds) for ds in [ad.Dataset.range(30).shuffle(30, seed=1)] * 2
+    ]
 
 
 @pytest.mark.parametrize("wrong", [{"n": 0}, {"n": 1.5}, {"n": 2, "buffer_size": 0}])
