@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import logging
 import os
 import re
 import struct
@@ -47,6 +48,11 @@ ACCOUNT: Final = struct.Struct("<8sQ")
 MAGIC: Final = b"ad-cache"
 
 OPENING: Final = os.O_CLOEXEC if hasattr(os, "O_CLOEXEC") else 0
+
+REPORTED: Final[set[str]] = set()
+"""The folders of which this process has said that they have no space."""
+
+log = logging.getLogger("asyncdata")
 
 GUARD: Final = forks.lock()
 """Held together with the folder's lock, which a forked child would inherit."""
@@ -194,6 +200,14 @@ class CacheDir:
                 account.used -= needed
                 raise
 
+    def report(self, url: str, error: OSError) -> None:
+        """Log, once for a folder in each process, that an object is read without being cached."""
+        if self.path not in REPORTED:
+            REPORTED.add(self.path)
+            is_reserve = self.max_bytes is None and error.errno == errno.ENOSPC
+            advice = "; a tenth of the file system stays free, or give max_bytes" if is_reserve else ""
+            log.warning("%s is read without being cached, as others may be: %s%s", url, error, advice)
+
     def created(self, path: str, size: int) -> int:
         """Return the descriptor of a new file of `size` bytes, locked by this process."""
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | OPENING, 0o666)
@@ -340,8 +354,8 @@ class CacheWriter:
                     self.descriptor = self.cache.reserve(self.key, self.entry)
                 except BlockingIOError:
                     self.busy = True
-                except OSError:  # there is no space, or the folder cannot be written to
-                    pass
+                except OSError as error:  # there is no space, or the folder cannot be written to
+                    self.cache.report(self.entry.path, error)
             if self.descriptor < 0:
                 self.ended = True
         return not self.ended or self.drop_if_idle()

@@ -34,7 +34,7 @@ TRANSIENT: Final = frozenset({408, 425, 429, *range(500, 600)}) - {501, 505}
 """Statuses that are worth a retry."""
 
 REFUSALS: Final = frozenset({429, 503})
-"""Statuses with which an endpoint refuses further requests for now."""
+"""Statuses of an endpoint that is overloaded or limits the rate of requests."""
 
 UNREACHABLE: Final = ("dns error", "Connection refused")
 """Texts of errors that say that no endpoint was reached."""

@@ -34,8 +34,11 @@ def server() -> Any:
 
 
 @pytest.fixture(autouse=True)
-def nothing_seen() -> None:
+def nothing_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing was cached or reported before, and the disk that the tests run on may be nearly full."""
     cached.VERIFIED.clear()
+    monkeypatch.setattr(module, "REPORTED", set())
+    monkeypatch.setattr(module, "FREE", 1 << 60)
 
 
 def lines(server: Web, name: str, count: int) -> tuple[str, list[bytes]]:
@@ -227,7 +230,8 @@ KILLED = """
 import os, signal, sys
 import asyncdata as ad
 url, folder = sys.argv[1:]
-for number, line in enumerate(ad.TextLineDataset(url, cache_dir=folder)):
+cache = ad.CacheDir(folder, max_bytes=1 << 30)
+for number, line in enumerate(ad.TextLineDataset(url, cache_dir=cache)):
     if number == 1000:
         print("reading", flush=True)
         os.kill(os.getpid(), signal.SIGKILL)
@@ -283,6 +287,20 @@ def test_what_another_has_written_since_it_was_looked_for_is_not_written_again(t
     newer = module.CacheWriter(cache, "key", entry._replace(version="2"))
     assert newer.begin()
     newer.abort()
+
+
+def test_a_folder_without_space_is_reported_once(
+    server: Web, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(module, "FREE", 1)  # all of the file system stays free
+    for name in ("a.txt", "b.txt"):
+        url, made = lines(server, name, 10)
+        assert list(ad.TextLineDataset(url, cache_dir=tmp_path)) == made
+    assert not files(tmp_path)
+    (record,) = caplog.records
+    assert "a.txt is read without being cached" in record.getMessage()
+    assert "no space" in record.getMessage()
+    assert "give max_bytes" in record.getMessage()
 
 
 def test_who_waits_for_an_object_finds_it_then(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
