@@ -298,9 +298,9 @@ def once_only(node: Iterated | AsyncIterated) -> None:
         node.unread.pop()
     except IndexError:
         raise PlanError(
-            f"{node.label()}: an iterator can be read only once; for a second epoch, or to resume where a step such as "
-            "shuffle holds elements, give an iterable that starts again, Dataset.from_generator with a function, or "
-            "cache()"
+            f"{node.label()}: an iterator can be read only once; for a second epoch, or to resume below two steps that "
+            "hold elements, such as take and shuffle, give an iterable that starts again, Dataset.from_generator with "
+            "a function, or cache()"
         ) from None
 
 

@@ -632,7 +632,7 @@ def test_an_iterator_below_steps_that_read_twice_is_refused(stream: Any, log: Pa
 
     _, state = leg(build(), WAYS[0], 5, None)
     with pytest.raises(
-        ResumeError, match=r"from_iterable\(.*\): it cannot be started again .* only once.* a step such as shuffle"
+        ResumeError, match=r"from_iterable\(.*\): it cannot be started again .* only once.* such as take and shuffle"
     ):
         leg(build(), WAYS[0], SIZE, state)
 
