@@ -190,7 +190,7 @@ def test_a_file_whose_writing_failed_is_not_there(bucket: Bucket) -> None:
         write()
     written = ad.Dataset.list_files(f"{bucket.url}/written/*", storage_options=bucket.options)
     assert [name[-14:] for name in written] == ["00000.tfrecord"]
-    assert "Uploads" not in bucket.client.list_multipart_uploads(Bucket="tests")
+    assert "Uploads" not in bucket.client.list_multipart_uploads(Bucket="tests", Prefix=bucket.folder)
 
 
 KILLED = """
