@@ -74,6 +74,17 @@ def seaweed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     actions = ["Admin", "Read", "Write", "List"]
     identities = [{"name": "test", "credentials": keys, "actions": actions}]
     (folder / "s3.json").write_text(json.dumps({"identities": identities}))
+    with seaweed_server(binary, folder, TRIES) as port:
+        yield f"http://127.0.0.1:{port}"
+
+
+TRIES = 4
+"""How often a server is started: another process may take one of its ports before it does."""
+
+
+@contextmanager
+def seaweed_server(binary: Path, folder: Path, tries: int) -> Iterator[int]:
+    """Run SeaweedFS, and give the port of S3 when that answers."""
     names = ["master.port", "master.port.grpc", "volume.port", "volume.port.grpc"]
     names += ["filer.port", "filer.port.grpc", "s3.port", "s3.port.grpc"]
     ports = dict(zip(names, free_ports(len(names)), strict=True))
@@ -81,17 +92,21 @@ def seaweed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     command += [f"-s3.config={folder / 's3.json'}", "-volume.max=100", "-master.volumeSizeLimitMB=256"]
     command += ["-s3.port.iceberg=0", "-s3.port.lance=0"]
     command += [f"-{name}={port}" for name, port in ports.items()]
+    end = time.monotonic() + 60
     with open(folder / "log", "wb") as log, subprocess.Popen(command, stdout=log, stderr=log) as process:
         try:
-            end = time.monotonic() + 60
-            while not answers(ports["s3.port"]):
-                assert process.poll() is None, (folder / "log").read_text()
+            while process.poll() is None and not answers(ports["s3.port"]):
                 assert time.monotonic() < end, (folder / "log").read_text()
                 time.sleep(0.1)
-            yield f"http://127.0.0.1:{ports['s3.port']}"
+            if process.poll() is None:
+                yield ports["s3.port"]
+                return
         finally:
-            process.kill()  # nothing of it is kept
+            process.kill()  # nothing of it remains
             process.wait(20)
+    assert tries > 1, (folder / "log").read_text()
+    with seaweed_server(binary, folder, tries - 1) as port:
+        yield port
 
 
 class Bucket:
