@@ -34,7 +34,8 @@ LOOK: Final = 0.5
 loss."""
 
 MOST_UNPRODUCTIVE: Final = 20
-"""How often in a row an actor may end before anything has come back."""
+"""How often in a row an actor and its replacements may end while no call of the pool is completed. It is counted for
+each actor alone: a node that is lost takes all of its actors at once."""
 
 
 class RemoteFunction:
@@ -96,9 +97,13 @@ class PendingCall:
 class PoolActor:
     """An actor on the pool's side: its calls, the oldest first, and the functions that it has."""
 
-    def __init__(self, actor: Actor, number: int) -> None:
+    def __init__(self, actor: Actor, number: int, unproductive: int, completed: int) -> None:
         self.actor = actor
         self.number = number
+        self.unproductive = unproductive
+        """How many actors in a row it replaces that ended while no call of the pool was completed."""
+        self.completed = completed
+        """How many calls the pool had completed when it was started."""
         self.greeting: Greeting | None = None
         self.lost = False
         self.calls: dict[int, PendingCall] = {}
@@ -132,7 +137,7 @@ class ActorPool:
         self.actors: list[PoolActor] = []
         self.waiting: deque[PendingCall] = deque()
         self.numbers = itertools.count(1)
-        self.unproductive = 0
+        self.completed = 0
         self.since: float | None = None  # when it began to wait for an actor
         self.warned = False
         self.refusal: AsyncDataError | None = None
@@ -197,12 +202,12 @@ class ActorPool:
         if self.transport is None:
             self.transport = self.connect()
             for _ in range(self.count):
-                self.start(self.transport)
+                self.start(self.transport, 0)
         self.hand_out()
 
-    def start(self, transport: Transport) -> None:
+    def start(self, transport: Transport, unproductive: int) -> None:
         """Start an actor; it takes calls once it has reported its versions."""
-        actor = PoolActor(transport.start(), next(self.numbers))
+        actor = PoolActor(transport.start(), next(self.numbers), unproductive, self.completed)
         self.actors.append(actor)
         transport.call(actor.actor, GREET, (), self.arrival(partial(self.greeted, actor)))
 
@@ -276,7 +281,7 @@ class ActorPool:
             self.waiting.appendleft(call)
         else:
             del actor.calls[number]
-            self.unproductive = 0
+            self.completed += 1
             if not call.dropped:
                 call.done(reply)
         self.hand_out()
@@ -300,13 +305,15 @@ class ActorPool:
         transport.stop(actor.actor)
         calls = list(actor.calls.values())
         actor.calls.clear()
-        self.unproductive = 0 if calls and reason is not None else self.unproductive + 1
-        if self.unproductive > MOST_UNPRODUCTIVE:
+        blamed = bool(calls) and reason is not None
+        unproductive = 0 if blamed or self.completed > actor.completed else actor.unproductive + 1
+        if unproductive > MOST_UNPRODUCTIVE:
             self.waiting.extendleft(reversed(calls))
+            last = reason or "it did not start, or its node was lost"
             raise StageError(
-                f"{self.unproductive} actors in a row have ended before they completed a call; the last: {reason}"
+                f"{unproductive} actors in a row have ended before they completed a call; the last: {last}"
             )
-        self.start(transport)
+        self.start(transport, unproductive)
         self.make_up(actor, calls, reason)
 
     def ask_again(self, call: PendingCall) -> None:
@@ -351,7 +358,7 @@ class ActorPool:
     def release(self) -> None:
         """Release all actors."""
         transport, actors = self.transport, self.actors
-        self.transport, self.actors, self.since, self.warned, self.unproductive = None, [], None, False, 0
+        self.transport, self.actors, self.since, self.warned = None, [], None, False
         for actor in actors:
             actor.lost = True
             actor.calls.clear()

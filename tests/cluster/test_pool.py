@@ -236,6 +236,34 @@ def test_actors_that_end_before_anything_is_done_end_the_pipeline_at_last() -> N
         lose_all()
 
 
+def test_a_node_with_many_actors_may_be_lost() -> None:
+    pool = Pool(calls=40)
+    names = [str(number) for number in range(40)]
+    for name in names:
+        pool.submit(name)
+    pool.greet()
+    pool.transport.loss = Loss.NODE
+    while lost := [one for one in pool.transport.asked if one[0] <= 39 and one[1] == "call"]:
+        pool.transport.asked.remove(lost[0])
+        lost[0][3](None, OSError("gone"))
+        pool.take()
+    pool.greet()
+    for name in names:
+        pool.answer(name)
+    assert all(isinstance(pool.replies[name][0], CallReply) for name in names)
+
+
+def test_actors_that_end_count_from_the_last_completed_call_on() -> None:
+    pool = Pool()
+    for _ in range(30):
+        pool.submit("a")
+        pool.greet()
+        pool.answer("a", Loss.NODE)
+        pool.greet()
+        pool.answer("a")
+    assert len(pool.replies["a"]) == 30
+
+
 def test_who_was_told_of_a_failure_does_not_connect_anew() -> None:
     pool = Pool()
     pool.submit("a")
