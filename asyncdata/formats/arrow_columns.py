@@ -22,8 +22,12 @@ def arrow(module: str, method: str) -> Any:
 def columns_of(table: Any) -> dict[str, Any]:
     """Return a table's columns by name: arrays of numbers, or of objects for strings, lists and missing values.
 
-    Structs become dicts of columns, and lists of one length arrays with one more axis.
+    Structs become dicts of columns, and lists of one length arrays with one more axis. `ValueError` for columns with
+    one name, or for values that Python does not have.
     """
+    names = table.column_names
+    if len(set(names)) < len(names):
+        raise ValueError(f"it has two columns {next(name for name in names if names.count(name) > 1)!r}")
     return {name: column_of(table.column(place)) for place, name in enumerate(table.column_names)}
 
 
@@ -75,9 +79,49 @@ def shaped(rows: npt.NDArray[Any], kind: Any) -> npt.NDArray[Any]:
 def objects_of(pa: Any, column: Any) -> npt.NDArray[Any]:
     """Return values without a NumPy dtype as objects: lists of numbers as arrays, missing values as None."""
     kind = column.type
+    if is_plain(pa, kind):
+        return scalars_of(column)
+    if pa.types.is_struct(kind) and kind.num_fields:
+        return structs_of(column)
     listed = pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
-    if pa.types.is_string(kind) or pa.types.is_binary(kind) or (listed and is_plain(pa, kind.value_type)):
+    if listed and is_plain(pa, kind.value_type):
+        incomplete = any(part.flatten().null_count for part in column.chunks)
+        return lists_with_missing(column) if incomplete else column.to_numpy()
+    if pa.types.is_string(kind) or pa.types.is_binary(kind):
         return column.to_numpy()
-    found = np.empty(len(column), object)
-    found[:] = column.to_pylist()
+    try:
+        return filled(len(column), column.to_pylist())
+    except OverflowError as error:
+        raise ValueError(f"a value of the type {kind} is out of Python's range: {error}") from error
+
+
+def filled(size: int, values: Any) -> npt.NDArray[Any]:
+    """Return values as an array of objects."""
+    found = np.empty(size, object)
+    found[:] = values
     return found
+
+
+def scalars_of(column: Any) -> npt.NDArray[Any]:
+    """Return numbers or times as NumPy's, as in a column without missing values, and missing ones as None."""
+    found = np.empty(len(column), object)
+    found[column.is_valid().to_numpy(zero_copy_only=False)] = [*column.drop_null().to_numpy(zero_copy_only=False)]
+    return found
+
+
+def lists_with_missing(column: Any) -> npt.NDArray[Any]:
+    """Return lists of numbers as arrays; those with missing values as arrays of objects, so no number is rounded."""
+    found = np.empty(len(column), object)
+    for place, row in enumerate(column):
+        if (values := row.values) is not None:
+            found[place] = scalars_of(values) if values.null_count else values.to_numpy(zero_copy_only=False)
+    return found
+
+
+def structs_of(column: Any) -> npt.NDArray[Any]:
+    """Return structs as dicts of the same values as in a column without missing structs."""
+    kind = column.type
+    names = [kind.field(place).name for place in range(kind.num_fields)]
+    rows = zip(*(column_of(part) for part in column.flatten()), strict=True)
+    there = column.is_valid().to_pylist()
+    return filled(len(column), [dict(zip(names, row)) if valid else None for valid, row in zip(there, rows)])

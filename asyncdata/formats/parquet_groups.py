@@ -5,12 +5,22 @@ from __future__ import annotations
 import io
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any, Final, cast
 
 from asyncdata.errors import DataLossError, PlanError
 from asyncdata.formats.arrow_columns import arrow, columns_of
 
-__all__ = ("TAIL", "PartsOfFile", "Selection", "as_data_loss", "checked_tail", "metadata_in", "spans")
+__all__ = (
+    "TAIL",
+    "PartsOfFile",
+    "Selection",
+    "as_data_loss",
+    "checked_tail",
+    "filter_expression",
+    "metadata_in",
+    "spans",
+)
 
 METHOD: Final = "ParquetDataset"
 
@@ -91,11 +101,33 @@ class Selection:
         file = pq.ParquetFile(source, metadata=metadata, pre_buffer=False, page_checksum_verification=True)
         table = file.read_row_group(group, columns=needed, use_threads=False)
         if self.filters is not None:
-            filters: Any = self.filters
-            table = table.filter(pq.filters_to_expression(filters) if isinstance(filters, list) else filters)
+            table = self.filtered(table)
         if self.columns is not None:
             table = table.select(self.columns)
         return columns_of(table), table.num_rows
+
+    def filtered(self, table: Any) -> Any:
+        """Return the rows that match; `PlanError` for filters that the types of the columns do not allow."""
+        try:
+            return table.filter(filter_expression(self.filters))
+        except arrow("pyarrow", METHOD).ArrowException as error:
+            raise PlanError(f"{METHOD}(filters={self.filters!r:.80}) does not fit the columns: {error}") from error
+
+
+def filter_expression(filters: Any) -> Any:
+    """Return filters as an expression; `PlanError` if they are none."""
+    if isinstance(filters, arrow("pyarrow.compute", METHOD).Expression):
+        return filters
+    try:
+        if isinstance(filters, list):
+            return arrow("pyarrow.parquet", METHOD).filters_to_expression(filters)
+        problem = type(filters).__name__
+    except (ValueError, TypeError) as error:
+        problem = str(error)
+    raise PlanError(
+        f"{METHOD}(filters=) must be an expression of pyarrow.compute, or a list such as [('year', '>', 2020)], got "
+        f"{filters!r:.80}: {problem}"
+    )
 
 
 def as_data_loss(error: Exception, name: str, group: int = -1) -> Exception:
@@ -124,10 +156,11 @@ def spans(metadata: Any, group: int, needed: Sequence[str] | None) -> list[tuple
     """Return the byte ranges of a row group that are needed, with adjacent ones merged."""
     found: list[tuple[int, int]] = []
     row_group = metadata.row_group(group)
+    names = None if needed is None else frozenset(needed)
     for place in range(row_group.num_columns):
         chunk = row_group.column(place)
-        if needed is not None and chunk.path_in_schema.partition(".")[0] not in needed:
-            continue
+        if names is not None and names.isdisjoint(accumulate(chunk.path_in_schema.split("."), "{}.{}".format)):
+            continue  # the column of a path may have dots in its name, as pyarrow reads it
         start = chunk.data_page_offset
         if chunk.dictionary_page_offset is not None and 0 < chunk.dictionary_page_offset < start:
             start = chunk.dictionary_page_offset

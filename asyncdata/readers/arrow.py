@@ -62,7 +62,7 @@ class ArrowDataset(Dataset[dict[str, Any]]):
         storage = StorageOptions.of(method, storage_options, cache_dir)
         open_one = partial(
             arrow_file,
-            columns=None if columns is None else list(columns),
+            columns=None if columns is None else list(dict.fromkeys(columns)),
             compression=compression_type,
             block_bytes=block_size(method, buffer_size),
             most=check_count(method, "max_record_bytes", max_record_bytes, 1),

@@ -9,6 +9,7 @@ from typing import Any
 from asyncdata.dataset import Dataset
 from asyncdata.errors import PlanError
 from asyncdata.formats.arrow_columns import arrow
+from asyncdata.formats.parquet_groups import filter_expression
 from asyncdata.readers.files import (
     CacheFolder,
     Filename,
@@ -71,11 +72,13 @@ class ParquetDataset(Dataset[dict[str, Any]]):
         if isinstance(columns, str):
             raise PlanError(f"{method}(columns=) must be a list of names, got {columns!r:.80}")
         storage = StorageOptions.of(method, storage_options, cache_dir)
-        chosen = None if columns is None else list(columns)
+        chosen = None if columns is None else list(dict.fromkeys(columns))
         if check_index(method, index, None) and filters is not None:
             raise PlanError(
                 f"{method}(index=True) cannot be combined with filters=, which leave an unknown number of rows"
             )
+        if filters is not None:
+            filter_expression(filters)  # raises here if they are none
         files = ParquetFiles(chosen, storage) if index else None
         open_one = partial(parquet_file, columns=chosen, filters=filters, files=files, storage=storage)
         super().__init__(files_of(method, filenames, open_one, num_parallel_reads, files, storage))

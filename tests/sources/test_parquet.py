@@ -165,3 +165,67 @@ def test_damage_is_the_same_with_an_index(path: Path, tmp_path: Path) -> None:
             ds[place]
     with pytest.raises(FileNotFoundError):
         ds[ROWS + 1]
+
+
+def read(tmp_path: Path, content: dict[str, Any], **arguments: Any) -> list[Any]:
+    """Write a table, and read it both as Parquet and as Arrow; return the rows, which must be the same."""
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    table = pa.table(content)
+    pq.write_table(table, tmp_path / "b.parquet", version="2.6")
+    with pa.ipc.new_file(str(tmp_path / "b.arrow"), table.schema) as writer:
+        writer.write_table(table)
+    rows = list(ad.ParquetDataset(tmp_path / "b.parquet", **arguments))
+    assert repr(rows) == repr(list(ad.ArrowDataset(tmp_path / "b.arrow", **arguments)))
+    return rows
+
+
+def test_missing_values_in_lists_are_none_and_round_no_number(tmp_path: Path) -> None:
+    large = 2**62 + 1
+    rows = read(tmp_path, {"a": [[large, None], [large], None, []]})
+    assert [None if row["a"] is None else row["a"].tolist() for row in rows] == [[large, None], [large], None, []]
+    assert [row["a"].dtype for row in rows if row["a"] is not None] == [object, np.int64, np.int64]
+
+
+@pytest.mark.parametrize("kind", ["int64", "float32", "bool_", "date32", "timestamp", "duration"])
+def test_values_beside_missing_ones_have_the_same_type_as_others(tmp_path: Path, kind: str) -> None:
+    """Times are not converted by pyarrow, which needs pandas for nanoseconds, and has no years after 9999."""
+    pa = pytest.importorskip("pyarrow")
+    arrow_type = getattr(pa, kind)("ns") if kind in ("timestamp", "duration") else getattr(pa, kind)()
+    values = pa.array([1, 0, 2**22], pa.int32()).cast(pa.int64() if "ns" in str(arrow_type) else pa.int32())
+    full = values.cast(arrow_type)
+    missing = pa.concat_arrays([full, pa.nulls(1, arrow_type)])
+    expected = [row["a"] for row in read(tmp_path, {"a": full})]
+    found = [row["a"] for row in read(tmp_path, {"a": missing})]
+    assert [(type(value), value) for value in found] == [(type(value), value) for value in [*expected, None]]
+    inside = [row["a"] for row in read(tmp_path, {"a": [{"b": 1, "c": [1]}, None]})]
+    assert inside[1] is None
+    assert (type(inside[0]["b"]), inside[0]["c"].dtype) == (np.int64, np.int64)
+
+
+def test_names_of_columns_with_dots(tmp_path: Path) -> None:
+    columns = {"a": [{"b": 1}], "a.b": [2], "a.b.c": [[3]], "c": [4]}
+    for names in (["a"], ["a.b"], ["a.b.c"], ["c", "a.b"], ["c", "c"]):
+        (row,) = read(tmp_path, columns, columns=names)
+        assert {name: value.tolist() if name == "a.b.c" else value for name, value in row.items()} == {
+            name: columns[name][0] for name in names
+        }
+        assert ad.ParquetDataset(tmp_path / "b.parquet", names, index=True)[0] == row
+
+
+def test_two_columns_of_one_name_are_an_error(tmp_path: Path) -> None:
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    pq.write_table(pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=["q", "q"]), tmp_path / "b.parquet")
+    with pytest.raises(ad.DataLossError, match="it has two columns 'q'"):
+        list(ad.ParquetDataset(tmp_path / "b.parquet"))
+
+
+@pytest.mark.parametrize("filters", [[], [("id", "~", 1)], ("id", ">", 1), "id > 1", [("id",)]])
+def test_what_is_no_filter_is_refused_at_once(path: Path, filters: Any) -> None:
+    with pytest.raises(ad.PlanError, match=r"ParquetDataset\(filters=\) must be an expression"):
+        ad.ParquetDataset(path, filters=filters)
+
+
+def test_a_filter_that_does_not_fit_a_column_is_an_error_and_the_next_file_follows(path: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other.parquet"
+    pytest.importorskip("pyarrow.parquet").write_table(pytest.importorskip("pyarrow").table({"id": ["a"]}), other)
+    assert results(ad.ParquetDataset([other, path], ["id"], [("id", ">", 38)])) == [Failed("PlanError"), {"id": 39}]
