@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from datetime import datetime
 from functools import partial
 from typing import Any, Final
 
 from asyncdata.errors import DataLossError
+from asyncdata.runtime import forks
 from asyncdata.runtime.optional_packages import require
 from asyncdata.storage.base import BLOCK_BYTES, Entry, Runner
 from asyncdata.storage.limit import Limit
@@ -25,8 +28,18 @@ INSTALL: Final = "'asyncdata[remote]'"
 READERS: Final = 8
 """Concurrent requests: each takes a thread."""
 
-VERSIONS: Final = ("ETag", "etag", "e_tag", "version_id", "generation", "LastModified", "mtime", "modified", "created")
+THREAD_SAFE: Final = frozenset({"memory", "hf", "hdfs"})
+"""The schemes whose file systems threads may share, besides those that are asynchronous. The others, such as FTP and
+SFTP, have one connection for one request at a time."""
+
+VERSIONS: Final = (
+    "ETag", "etag", "e_tag", "version_id", "generation", "blob_id", "sha", "LastModified", "mtime", "modify",
+    "modificationTime", "modified", "created",
+)  # fmt: skip
 """The fields in which file systems report a file's version; the first one present is used."""
+
+PROTOCOLS: Final = frozenset({"ftplib", "paramiko"})
+"""The packages whose exceptions are no `OSError`."""
 
 
 class FilesystemStore:
@@ -35,30 +48,56 @@ class FilesystemStore:
     def __init__(self, scheme: str, root: str, options: StorageOptions) -> None:
         self.scheme = scheme
         self.retries = Retries()
-        self.limit = Limit(READERS, READERS)
-        url_to_fs = require("fsspec.core", f"{scheme}://", INSTALL).url_to_fs
         self.root = root
-        self.system, inside = url_to_fs(root, **options.values)
+        self.options = options
         self.place = f"{root} {options.key.hex()}"
         """A string that identifies the store."""
+        self.connect()
+        self.is_shared = scheme in THREAD_SAFE or getattr(self.system, "async_impl", False)
+        self.renew()
+        forks.register(self)
+
+    def connect(self) -> None:
+        """Open a file system that only this store uses."""
+        url_to_fs = require("fsspec.core", f"{self.scheme}://", INSTALL).url_to_fs
+        self.system, inside = url_to_fs(self.root, skip_instance_cache=True, **self.options.values)
         self.inside: str = inside.rstrip("/")
         """The root's path within the file system."""
+        self.is_connected = True
+
+    def renew(self) -> None:
+        """Begin without requests under way."""
+        readers = READERS if self.is_shared else 1
+        self.limit = Limit(readers, readers)
+        self.turn: Any = nullcontext() if self.is_shared else threading.Lock()
+        """Held while the file system is used."""
+
+    def disown(self) -> None:
+        """Leave the connection to the parent, in a forked child."""
+        self.renew()
+        self.is_connected = False
 
     def __repr__(self) -> str:
         return f"FilesystemStore({self.scheme!r})"
 
     def list(self, pattern: str, after: str = "") -> Iterator[Entry]:
         """Yield the files that match, sorted; all are listed first."""
-        found = self.tried(lambda: self.system.glob(pattern, detail=True))
+        found = self.tried(lambda: (self.system.invalidate_cache(), self.system.glob(pattern, detail=True))[1], pattern)
         return iter([self.entry(path, found[path]) for path in sorted(found) if not after or self.url(path) > after])
 
     def url(self, path: str) -> str:
         """Return the URL of a path within the file system."""
         return path if "://" in path else self.root + path.removeprefix(self.inside)
 
-    def head(self, path: str) -> Entry:
-        """Return a file's size and version."""
-        return self.entry(path, self.tried(lambda: self.system.info(path)))
+    def head(self, path: str, is_current: bool = False) -> Entry:
+        """Return a file's size and version, perhaps of an earlier listing unless they must be current."""
+
+        def info() -> Any:
+            if is_current:
+                self.system.invalidate_cache()
+            return self.system.info(path)
+
+        return self.entry(path, self.tried(info, path))
 
     def entry(self, path: str, info: Any) -> Entry:
         """Return the entry of a file that the file system describes."""
@@ -90,29 +129,45 @@ class FilesystemStore:
     def bytes_of(self, path: str, start: int, stop: int | None) -> bytes:
         """Return some bytes of a file, in the caller's thread."""
         bounds = {} if not start and stop is None else {"start": start, "end": stop}
-        return self.tried(lambda: self.system.cat_file(path, **bounds))
+        return self.tried(lambda: self.system.cat_file(path, **bounds), path)
 
     def part(self, path: str, start: int, stop: int, expected: Entry | None) -> Part:
         """Return the bytes from `start` to before `stop`, or to the file's end, in the caller's thread."""
-        entry = self.head(path) if expected is None else expected
+        entry = self.head(path, is_current=start > 0) if expected is None else expected
         if entry.size < 0:
             raise OSError(
                 errno.ESPIPE, "its file system does not say its size, so it cannot be read in parts", entry.path
             )
         stop = min(stop, entry.size)
         data = self.bytes_of(path, start, stop) if stop > start else b""
+        # another version may have the same size; after several parts an earlier listing may be outdated
+        if self.head(path, is_current=0 < start < stop == entry.size)[1:] != entry[1:]:
+            raise DataLossError(f"{entry.path}: the file was replaced while it was read")
         if len(data) < stop - start:
             raise DataLossError(f"{entry.path}: it ends at byte {start + len(data)}, but had {entry.size} bytes")
         return Part(memoryview(data), entry)
 
-    def tried(self, work: Callable[[], Any]) -> Any:
-        """Return the result of `work`, which is repeated after transient errors."""
+    def tried(self, work: Callable[[], Any], path: str) -> Any:
+        """Return the result of `work`, which is repeated after transient errors, on a new connection."""
         tries = Tries(self.retries)
         while True:
             try:
-                return work()
-            except (ConnectionError, TimeoutError) as error:
-                time.sleep(tries.pause(error))
+                with self.turn:
+                    if not self.is_connected:
+                        self.connect()
+                    return work()
+            except Exception as error:  # noqa: BLE001  protocols have exceptions of their own
+                time.sleep(tries.pause(explained(error, self.url(path))))
+                self.is_connected = False
+
+
+def explained(error: Exception, url: str) -> Exception:
+    """Return a builtin exception for one of a protocol; `ConnectionError` and `TimeoutError` are transient."""
+    words = f"{url}: {type(error).__name__}: {error}"
+    if type(error).__name__ == "error_perm":  # FTP's statuses from 500 on
+        return OSError(errno.EIO, str(error), url)
+    is_lost = isinstance(error, EOFError) or (type(error) is OSError and error.errno is None)
+    return ConnectionError(words) if is_lost or type(error).__module__.partition(".")[0] in PROTOCOLS else error
 
 
 class Threaded:

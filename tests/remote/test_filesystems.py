@@ -9,7 +9,7 @@ import uuid
 import pytest
 
 import asyncdata as ad
-from asyncdata.errors import PlanError, ResumeError
+from asyncdata.errors import DataLossError, PlanError, ResumeError
 
 fsspec = pytest.importorskip("fsspec")
 
@@ -53,6 +53,18 @@ def test_a_replaced_file_is_noticed_when_a_run_goes_on(root: str) -> None:
     system.pipe(f"{root.removeprefix('memory:/')}/1.txt", b"another\n" * 100)
     with pytest.raises(ResumeError):
         list(ds.iterate(state=state))
+
+
+def test_a_replaced_file_is_noticed_while_it_is_read(root: str) -> None:
+    system, name = fsspec.filesystem("memory"), f"{root.removeprefix('memory:/')}/long.txt"
+    system.pipe(name, (b"a" * 999 + b"\n") * 4000)
+    found: list[bytes] = []
+    with pytest.raises(DataLossError, match=r"long\.txt: the file was replaced while it was read"):
+        for line in ad.TextLineDataset(f"{root}/long.txt"):
+            if not found:
+                system.pipe(name, (b"b" * 999 + b"\n") * 4000)
+            found.append(line)
+    assert set(found) == {b"a" * 999}
 
 
 def test_what_is_not_there(root: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -119,18 +120,33 @@ def check_lines(root: str, options: dict[str, Any], folder: Path) -> None:
         list(ad.TextLineDataset(f"{root}/missing.txt", storage_options=options))
 
 
+def check_one_connection(root: str, options: dict[str, Any], folder: Path) -> None:
+    """Threads take turns: a connection answers one request at a time."""
+    for name in "pqrs":
+        (folder / f"{name}.log").write_bytes((name.encode() * 999 + b"\n") * 2500)
+    names = ad.Dataset.list_files(f"{root}/*.log", shuffle=False, storage_options=options)
+    read = partial(ad.TextLineDataset, storage_options=options)
+    lines = list(names.interleave(read, cycle_length=4, num_parallel_calls=4))
+    assert sorted(lines) == [name.encode() * 999 for name in "pqrs" for _ in range(2500)]
+
+
+def check_server(command: list[str], scheme: str, folder: Path) -> None:
+    (port,) = free_ports(1)
+    options = {"username": "reader", "password": "secret-word", "port": port}
+    command, root = [sys.executable, "-c", *command, str(port), str(folder)], f"{scheme}://127.0.0.1"
+    with started(command, port, accepts):
+        check_lines(root, options, folder)
+        check_one_connection(root, options, folder)
+    with started(command, port, accepts):  # the connection has broken since
+        assert list(ad.TextLineDataset(f"{root}/b.txt", storage_options=options)) == [b"two"]
+
+
 def test_ftp(tmp_path: Path) -> None:
     pytest.importorskip("pyftpdlib")
-    (port,) = free_ports(1)
-    with started([sys.executable, "-c", FTP, str(port), str(tmp_path)], port, accepts):
-        options = {"username": "reader", "password": "secret-word", "port": port}
-        check_lines("ftp://127.0.0.1", options, tmp_path)
+    check_server([FTP], "ftp", tmp_path)
 
 
 def test_sftp(tmp_path: Path) -> None:
     pytest.importorskip("asyncssh")
     pytest.importorskip("paramiko")
-    (port,) = free_ports(1)
-    with started([sys.executable, "-c", SFTP, str(port), str(tmp_path)], port, accepts):
-        options = {"username": "reader", "password": "secret-word", "port": port}
-        check_lines("sftp://127.0.0.1", options, tmp_path)
+    check_server([SFTP], "sftp", tmp_path)
