@@ -34,7 +34,7 @@ def kind_of(device: Any) -> str:
         return "jax"
     if isinstance(device, str) or package == "torch":
         kind, _, index = name.partition(":")
-        if (kind == "cuda" and (index.isdecimal() or name == "cuda")) or name == "cpu":
+        if (kind == "cuda" and (index.isdecimal() or name == "cuda")) or name in {"cpu", "cpu:0"}:
             return kind
     raise PlanError(
         "prefetch_to_device(device=) must be 'cuda', 'cuda:1' or the like, 'cpu', a torch.device of these, or a JAX "

@@ -46,7 +46,7 @@ def test_batches_are_tensors_and_a_state_goes_on(torch: Any, placement: Any, mod
 @pytest.mark.parametrize("name", DTYPES)
 def test_dtypes(torch: Any, name: str) -> None:
     array = np.array([[0, 1], [1, 0]]).astype(name)
-    (tensor,) = ad.Dataset.from_tensors(array).prefetch_to_device(torch.device("cpu"))
+    (tensor,) = ad.Dataset.from_tensors(array).prefetch_to_device(torch.device("cpu", 0))
     assert tensor.dtype is getattr(torch, name)
     assert np.array_equal(tensor.numpy(), array)
 

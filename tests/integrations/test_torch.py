@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import copy
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -144,6 +146,36 @@ def test_workers_that_are_spawned_count_epochs_too(data: Any) -> None:
     elements = shuffled_batches().to_torch()
     loader = data.DataLoader(elements, batch_size=None, num_workers=1, multiprocessing_context="spawn")
     assert [lists(loader) for _ in range(2)] == epochs_of(shuffled_batches())[:2]
+
+
+@pytest.mark.parametrize("left_at", [1, 2, 3])
+def test_all_workers_read_the_same_epoch_after_one_that_was_left_before_each_had_begun(
+    data: Any, left_at: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The workers of this test are in this process, so that it can say which of them had begun."""
+    elements = shuffled_batches().to_torch()
+
+    def share(worker: int, workers: int, seed: int) -> list[list[int]]:
+        info = SimpleNamespace(id=worker, num_workers=workers, seed=seed + worker)
+        monkeypatch.setattr(data, "get_worker_info", lambda: info)
+        return lists(copy.copy(elements))
+
+    for worker in range(left_at):
+        share(worker, 3, 100)
+    for epoch, workers in enumerate((3, 2, 3), 1):
+        shares = [share(worker, workers, 100 * epoch + 100) for worker in reversed(range(workers))]
+        assert sorted(x for batches in shares for batch in batches for x in batch) == list(range(14))
+        assert shares[-1][0] == epochs_of(shuffled_batches(), 4)[epoch][0]
+    monkeypatch.undo()
+    assert lists(elements) == epochs_of(shuffled_batches(), 5)[4]
+
+
+@pytest.mark.filterwarnings("ignore:This DataLoader will create")
+def test_another_number_of_workers_goes_on_with_the_next_epoch(data: Any) -> None:
+    elements = shuffled_batches().to_torch()
+    for epoch, workers in enumerate((2, 3, 0, 3)):
+        loader = data.DataLoader(elements, batch_size=None, num_workers=workers)
+        assert lists(loader) == epochs_of(shuffled_batches(), 4)[epoch]
 
 
 @pytest.mark.parametrize("workers", [0, 2])
