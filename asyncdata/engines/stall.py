@@ -165,9 +165,8 @@ def culprit(steps: list[StepStatistics], places: list[Place]) -> str:
 
 def places_of_threads(threads: Iterable[threading.Thread]) -> Iterator[Place]:
     """Yield the places of threads."""
-    frames = sys._current_frames()  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
     for thread in threads:
-        frame = frames.get(thread.ident or 0)
+        frame = frame_of(thread)
         if frame is not None:
             stack = [each for each, _ in traceback.walk_stack(frame)][::-1]
             ours = next((at for at, each in enumerate(stack) if is_ours(each)), 0)
@@ -176,6 +175,11 @@ def places_of_threads(threads: Iterable[threading.Thread]) -> Iterator[Place]:
             yield place._replace(
                 blocks=blocks, name=f"{place.name}, which runs the event loop" if blocks else place.name
             )
+
+
+def frame_of(thread: threading.Thread) -> FrameType | None:
+    """Return the innermost frame of a thread. The frames of others are not held: they lead to all of a pipeline."""
+    return sys._current_frames().get(thread.ident or 0)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
 
 
 def places_of_tasks(tasks: Iterable[Any]) -> Iterator[Place]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import math
 import subprocess
@@ -12,6 +13,7 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Any
+from weakref import ref
 
 import pytest
 
@@ -212,6 +214,30 @@ def test_each_wait_is_told_once(gate: Gate, opener: Opener) -> None:
         opener.heeds = True
         assert next(numbers) == 1
         assert len(opener.told) == 1
+
+
+def test_a_report_holds_no_frames() -> None:
+    """Frames in a circle would hold what any thread has, such as a pool of processes, until they are collected."""
+    begun, over, found = threading.Event(), threading.Event(), list[ref[Gate]]()
+
+    def waits() -> None:
+        local = Gate()
+        found.append(ref(local))
+        begun.set()
+        assert over.wait(60)
+
+    thread = threading.Thread(target=waits)
+    thread.start()
+    assert begun.wait(60)
+    gc.disable()
+    try:
+        assert "in waits" in stall.stall_report(1.0, [], [thread], [])
+        over.set()
+        thread.join()
+        assert found[0]() is None
+    finally:
+        over.set()
+        gc.enable()
 
 
 @pytest.mark.slow
