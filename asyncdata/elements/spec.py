@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from asyncdata.elements.ragged import Ragged
 from asyncdata.elements.tensors import as_array, from_array, is_tensor
-from asyncdata.elements.validation import check_dtype
+from asyncdata.elements.validation import check_dtype, check_unmasked
 from asyncdata.errors import PlanError, StructureError
 
 __all__ = ("RaggedTensorSpec", "TensorSpec")
@@ -48,6 +48,7 @@ class TensorSpec:
         """Return `value` with this dtype, or raise `StructureError` if it cannot have this shape and dtype."""
         if self.dtype == object and (self.shape is None or self.shape == ()):
             return value
+        check_unmasked(value, where)
         try:
             if is_tensor(value):
                 return self.conform_tensor(value, where)

@@ -20,7 +20,7 @@ from asyncdata.elements.ragged import Ragged
 from asyncdata.elements.spec import RaggedTensorSpec, TensorSpec
 from asyncdata.elements.tensors import any_tensor, as_array, is_tensor, numpy_dtype, stack_tensors, tensor_bytes
 from asyncdata.elements.tree import LEAVES, TreeLevel, open_level
-from asyncdata.elements.validation import check_dtype
+from asyncdata.elements.validation import check_dtype, check_unmasked
 from asyncdata.errors import PlanError, StructureError
 from asyncdata.memory.buffer_pool import LARGE, joined
 
@@ -128,8 +128,7 @@ def stack_other(column: list[Any], kind: type[Any], where: str) -> Any:
     if is_number(kind) or is_tensor(column[0]):
         return np.array(column) if is_number(kind) else stack_leaves_of_torch(column, where)
     if issubclass(kind, np.ma.MaskedArray):
-        check_same(column, [array.shape for array in column], "shape", where)
-        return np.ma.stack(column)
+        return stack_masked(column, where)
     if kind is list or (kind not in LEAVES and hasattr(kind, "__array__") and not issubclass(kind, np.generic)):
         return stack_arrays([array_of(value, index, where) for index, value in enumerate(column)], where)
     if kind in LEAVES:
@@ -188,6 +187,9 @@ def stack_mixed(column: list[Any], kinds: set[type[Any]], where: str) -> Any:
     others = {kind for kind in kinds if not is_number(kind)}
     if not others:
         return numbers(column, where)
+    if any(map(is_masked, column)) and all(kind is list or issubclass(kind, np.ndarray) for kind in others):
+        arrays = [value if is_masked(value) else array_of(value, index, where) for index, value in enumerate(column)]
+        return stack_masked(arrays, where)
     if others <= {np.ndarray, list}:
         return stack_arrays([array_of(value, index, where) for index, value in enumerate(column)], where)
     return objects(column)
@@ -202,7 +204,14 @@ def stack_arrays(column: list[npt.NDArray[Any]], where: str) -> npt.NDArray[Any]
     return join(column).reshape((len(column), *shapes[0]))
 
 
+def stack_masked(column: list[Any], where: str) -> Any:
+    """Stack arrays of one shape, some of which have a mask."""
+    check_same(column, [array.shape for array in column], "shape", where)
+    return np.ma.stack(column)
+
+
 def array_of(value: Any, index: int, where: str) -> npt.NDArray[Any]:
+    check_unmasked(value, f"{leaf(where)} of element {index} of the batch")
     try:
         return asarray(value)
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""Checks of arguments: flags and dtypes."""
+"""Checks of arguments and values: flags, dtypes and masks."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from asyncdata.errors import PlanError
+from asyncdata.errors import PlanError, StructureError
 
-__all__ = ("check_choice", "check_dtype", "check_flag")
+__all__ = ("check_choice", "check_dtype", "check_flag", "check_unmasked")
 
 BOOLS: Final = (bool, np.bool_)
 
@@ -36,3 +36,9 @@ def check_dtype(argument: str, value: Any) -> np.dtype[Any]:
     except (TypeError, ValueError):
         pass
     raise PlanError(f"{argument} must be a dtype, as np.int32, 'int32' or str, got {value!r:.80}")
+
+
+def check_unmasked(value: Any, what: str) -> None:
+    """Raise `StructureError` for a masked array, where only its numbers would be left."""
+    if isinstance(value, np.ma.MaskedArray):
+        raise StructureError(f"{what} is a masked array, whose mask would be lost: fill it, `.filled(value)`, in a map")

@@ -11,6 +11,7 @@ from typing import Any, Final, cast
 import numpy as np
 import numpy.typing as npt
 
+from asyncdata.elements.validation import check_unmasked
 from asyncdata.errors import StructureError
 from asyncdata.formats.arrow_columns import arrow
 
@@ -177,6 +178,9 @@ def table_of(rows: Sequence[Mapping[str, Any]], schema: Any) -> Any:
 def column_of(pa: Any, field: Any, rows: Sequence[Mapping[str, Any]]) -> Any:
     """Return the values of a column."""
     values = [row.get(field.name) for row in rows]
+    for value in values:
+        if isinstance(value, np.ndarray) and value.ndim:  # without axes it is None if it is masked
+            check_unmasked(value, f"{METHOD}: a value of the column {field.name!r}")
     try:
         return array_of(pa, values, field.type)
     except (ValueError, TypeError, NotImplementedError, OverflowError) as error:

@@ -10,6 +10,7 @@ from typing import Any, Final, cast
 
 import numpy as np
 
+from asyncdata.elements.validation import check_unmasked
 from asyncdata.errors import StructureError
 from asyncdata.formats.json_values import json_bytes
 from asyncdata.formats.sample_decoders import INTEGERS, JSON, TEXTS
@@ -109,6 +110,7 @@ def integer(value: Any) -> bytes:
 def npy(value: Any) -> bytes:
     if not isinstance(value, (np.ndarray, np.generic)):
         raise TypeError(f"an array is needed, got {type(value).__name__}")
+    check_unmasked(value, "the array")
     file = io.BytesIO()
     np.lib.format.write_array(file, np.asarray(cast("Any", value)), allow_pickle=False)
     return file.getvalue()

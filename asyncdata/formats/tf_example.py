@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 import numpy as np
 
-from asyncdata.elements.validation import check_dtype
+from asyncdata.elements.validation import check_dtype, check_unmasked
 from asyncdata.errors import DataLossError, PlanError, StructureError
 from asyncdata.runtime import forks
 
@@ -275,6 +275,7 @@ def flatten(value: Any) -> tuple[str | None, list[Any]]:
     """Return the kind of `value`, None for an empty list, and its values in one dimension."""
     if isinstance(value, (bytes, str)):
         return "bytes_list", [as_bytes(value)]
+    check_unmasked(value, "the value")
     array: Array = np.asarray(value)
     if array.dtype.kind in "SU" and not isinstance(value, np.ndarray):
         array = np.asarray(value, object)  # NumPy's own strings lose zeros at their end

@@ -348,7 +348,7 @@ class PaddedBatch(Batch):
         return found["_takes_sequences"]
 
     def join(self, items: list[Any]) -> Any:
-        if self.takes_sequences and type(items[0]) is np.ndarray:
+        if self.takes_sequences and {*map(type, items)} == {np.ndarray}:
             return self.padding.sequences(items, "", self.padding.shapes, self.padding.values)
         return self.padding.stack(items)
 

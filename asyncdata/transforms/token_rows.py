@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from asyncdata.elements.spec import TensorSpec
 from asyncdata.elements.tensors import any_tensor, as_array, from_array, is_tensor
+from asyncdata.elements.validation import check_unmasked
 from asyncdata.errors import StructureError
 from asyncdata.transforms.padded_batch import fitting
 
@@ -119,6 +120,7 @@ class RowLayout:
 def array_of(name: str, value: Any) -> Array:
     """Return the tokens of one feature; `StructureError` if they are no array of numbers with one dimension."""
     what = f"feature {name!r} of a sequence" if name else "a sequence"
+    check_unmasked(value, what)
     if is_tensor(value):
         value = as_array(value)
     if not isinstance(value, (np.ndarray, list)):

@@ -94,6 +94,11 @@ def test_padded_batches_and_buckets_fill_tensors_up(torch: Any) -> None:
         assert sorted(batch["x"].tolist()) == [[0, -1, -1], [0, 1, 2]]
 
 
+def test_a_padding_value_may_be_a_tensor(torch: Any) -> None:
+    (batch,) = tensors(torch, [1, 2]).padded_batch(2, padding_values=torch.tensor(-1))
+    assert batch.tolist() == [[0, -1], [0, 1]]
+
+
 def test_a_padding_that_a_tensor_cannot_hold_is_refused(torch: Any) -> None:
     with pytest.raises(ad.StructureError, match="padding_values: 0.5 does not fit torch.int64"):
         list(tensors(torch, [1, 2]).padded_batch(2, padding_values=0.5))

@@ -231,6 +231,37 @@ def test_masks_are_kept() -> None:
         assert [back(one).tolist() for one in D.from_list([tensors]).as_numpy_iterator()] == [whole.tolist()]
 
 
+MASKED: Any = np.ma.masked_array([1, 2], [False, True])
+PLAIN: Any = np.array([3, 4])
+
+
+@pytest.mark.parametrize("others", [PLAIN, [3, 4]], ids=["array", "list"])
+def test_arrays_with_and_without_a_mask_are_batched_with_masks(others: Any) -> None:
+    for elements in ([MASKED, others], [others, MASKED]):
+        (batch,) = D.from_iterable(elements).batch(2)
+        assert sorted(batch.tolist()) == [[1, None], [3, 4]]
+        with pytest.raises(ad.StructureError, match="has shape"):
+            list(D.from_iterable([MASKED[:1], others]).batch(2))
+
+
+KEEPING_NUMBERS_ALONE: dict[str, Any] = {
+    "padded_batch": lambda ds: ds.padded_batch(2),
+    "bucket_by_sequence_length": lambda ds: ds.bucket_by_sequence_length(len, [9], [2, 2]),
+    "bucket_by_token_count": lambda ds: ds.bucket_by_token_count(9, len),
+    "pack_sequences": lambda ds: ds.pack_sequences(9),
+    "output_signature": lambda ds: D.from_generator(lambda: ds, output_signature=ad.TensorSpec((2,), "int64")),
+    "make_example": lambda ds: ds.map(lambda x: ad.make_example({"x": x})),
+}
+
+
+@pytest.mark.parametrize("step", KEEPING_NUMBERS_ALONE)
+def test_what_would_lose_a_mask_refuses_it(step: str) -> None:
+    plain, masked = D.from_tensor_slices(PLAIN[None]), D.from_tensor_slices(MASKED[None])
+    for ds in (masked, plain.concatenate(masked), D.from_list([PLAIN, MASKED])):
+        with pytest.raises(ad.StructureError, match=r"masked array.*\.filled"):
+            list(KEEPING_NUMBERS_ALONE[step](ds))
+
+
 def test_integers_and_floats_are_batched_as_floats_unless_a_signature_says_otherwise() -> None:
     (batch,) = D.from_iterable([1, 2.5]).batch(2)
     assert batch.dtype == np.float64
