@@ -24,7 +24,7 @@ from asyncdata.engines.stall import Patience, stall_report
 from asyncdata.engines.stats import stats_of
 from asyncdata.engines.thread import thread_engine
 from asyncdata.errors import ClosedError, ConcurrentUseError, StructureError
-from asyncdata.graph.node import Node, UnseekableError, check_count
+from asyncdata.graph.node import Node, UnseekableError, check_count, nodes_of
 from asyncdata.graph.optimizer import Planner
 from asyncdata.observe.bottleneck import Bottleneck, bottleneck_of
 from asyncdata.observe.consumer import ConsumerTimes
@@ -630,8 +630,8 @@ class DatasetIterator(Closable, Generic[T]):
 
         Where the plan can compute where an element is (ranges, slices, lists, `from_source`, records with an index, a
         `shuffle` of these without a buffer, and their maps, batches, shards and repetitions), skipped elements are
-        neither read nor made, and a batch counts as full even if elements of it would have failed. Elsewhere they are
-        read and dropped.
+        neither read nor made, and a batch counts as full even if elements of it would have failed. Elsewhere, and if a
+        file is missing or broken, they are read and dropped.
 
         >>> import asyncdata as ad
         >>> with ad.Dataset.range(10**9).shuffle(seed=1).batch(2).iterate() as batches:
@@ -690,7 +690,9 @@ def further(place: ResumePoint, delivered: int, position: Position, count: int) 
     start = Start.of({"skip": count, "from": position})
     if not place.resharded:
         with suppress(UnseekableError):
-            start = Start.of(place.plan.seek(delivered + count))
+            found = Start.of(place.plan.seek(delivered + count))
+            if not any(node.source_fails for node in nodes_of(place.plan)):
+                start = found
     return place._replace(delivered=delivered + count, start=start)
 
 

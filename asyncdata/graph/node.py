@@ -248,6 +248,11 @@ class Node:
         raise UnseekableError(self.label())
 
     @property
+    def source_fails(self) -> bool:
+        """Whether `seek` may leave out the failure of a source, which skipping must not."""
+        return False
+
+    @property
     def chance(self) -> Chance | None:
         """The seed of a node that has one; it is part of a state."""
         return None

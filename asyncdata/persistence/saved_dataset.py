@@ -496,6 +496,10 @@ class Saved:
         """Return the position of an element, the same as when its file is read in order; the end after the last."""
         return self.indexes.position(path, number)
 
+    def is_broken(self, path: str) -> bool:
+        """Return whether a file is missing; `at` has compared the sizes of all others."""
+        return not Path(path).exists()
+
     def fetch(self, spots: Sequence[Spot], scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
         """Yield the elements at these spots, in order."""
         return elements_at(self.indexes.fetch(spots, scope, want, tickets), spots, ElementFile.method)

@@ -51,6 +51,9 @@ class FixedFiles(NumberedFiles):
         begin = 0 if self.layout.count(self.size(path)) is None else self.layout.begin(number)
         return [os.path.basename(without_query(path)), self.size(path), number, begin, 0]
 
+    def is_broken(self, path: str) -> bool:
+        return self.layout.count(self.size(path)) is None
+
     def at_once(self) -> int:
         return min(4096, BLOCK_BYTES // self.layout.record_bytes)
 
@@ -112,6 +115,10 @@ class FixedFile(ParsedFile):
 
     def seek(self, count: int) -> Position:
         return self.files.position(self.path, count) if self.random_access else super().seek(count)
+
+    @property
+    def source_fails(self) -> bool:
+        return self.random_access and self.files.is_broken(self.path)
 
     def fetch(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
         if not self.random_access:

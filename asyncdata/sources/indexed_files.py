@@ -82,6 +82,10 @@ class IndexedFiles(NumberedFiles):
             return [name, -1, 0, 0, 0]
         return [name, index.marks.size, number, index.span(number)[0], 0]
 
+    def is_broken(self, path: str) -> bool:
+        index = self.of(path)
+        return isinstance(index, OSError) or index.lost
+
     def read_file(self, path: str, records: Sequence[int]) -> list[Any]:
         index = self.of(path)
         if isinstance(index, OSError):

@@ -113,6 +113,9 @@ class NpyFiles(NumberedFiles):
         sizes = [known.header.row_bytes for known in self.known.values() if known.header is not None]
         return min(4096, BLOCK_BYTES // max(1, *sizes, 1))
 
+    def is_broken(self, path: str) -> bool:
+        return self.of(path).error is not None
+
     def read_file(self, path: str, records: Sequence[int]) -> list[Any]:
         known = self.of(path)
         if known.columns is not None:

@@ -36,6 +36,10 @@ class NumberedFiles:
         """Return the position of an element, as sequential reading gives it; the end of the file after the last."""
         raise NotImplementedError
 
+    def is_broken(self, path: str) -> bool:
+        """Return whether an error ends a file, or replaces all of it."""
+        raise NotImplementedError
+
     def read_file(self, path: str, records: Sequence[int]) -> Sequence[Any]:
         """Return some elements of one file, exceptions in the places of lost ones. Thread-safe."""
         raise NotImplementedError
@@ -107,6 +111,10 @@ class NumberedFile(ParsedFile):
 
     def seek(self, count: int) -> Position:
         return super().seek(count) if self.files is None else self.files.position(self.path, count)
+
+    @property
+    def source_fails(self) -> bool:
+        return self.files is not None and self.files.is_broken(self.path)
 
     def fetch(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
         if self.files is None:

@@ -105,6 +105,9 @@ class ParquetFiles(NumberedFiles):
         group = bisect_right(known.begins, number) - 1
         return [name, known.status.size, known.begins[group], group, number - known.begins[group]]
 
+    def is_broken(self, path: str) -> bool:
+        return self.of(path).error is not None
+
     def read_file(self, path: str, records: Sequence[int]) -> list[Any]:
         known = self.of(path)
         if known.error is not None:

@@ -362,6 +362,10 @@ class RandomAccessFiles(Protocol):
         """Return the position of an element, as sequential reading gives it; the end of the file after the last."""
         ...
 
+    def is_broken(self, path: str) -> bool:
+        """Return whether an error ends a file, or replaces all of it."""
+        ...
+
     def fetch(self, spots: Sequence[Spot], scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
         """Yield the elements at these spots, with these tickets, in order, up to the first one that does not exist."""
         ...
@@ -393,6 +397,11 @@ class FileCatalog:
             return len(self.paths), None
         file, number = cast("Spot", self.address([count])[0])
         return int(file), self.library.position(self.paths[int(file)], number)
+
+    @property
+    def is_broken(self) -> bool:
+        """Whether an error ends one of the files, or replaces all of it."""
+        return any(map(self.library.is_broken, self.paths))
 
     def fetch(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
         """Yield the elements with these tickets, in this order."""

@@ -61,6 +61,10 @@ class RecordFile(ParsedFile):
     def seek(self, count: int) -> Position:
         return super().seek(count) if self.indexes is None else self.indexes.position(self.path, count)
 
+    @property
+    def source_fails(self) -> bool:
+        return self.indexes is not None and self.indexes.is_broken(self.path)
+
     def fetch(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
         if self.indexes is None:
             return super().fetch(scope, want, tickets)

@@ -66,6 +66,11 @@ class IndexCache:
             return END
         return [os.path.basename(without_query(path)), index.stamp.size, number, index.span(number)[0], 0]
 
+    def is_broken(self, path: str) -> bool:
+        """Return whether an error ends a file, or replaces all of it."""
+        index = self.of(path)
+        return index.count > index.intact_count
+
     def counts(self, paths: Sequence[str]) -> list[int]:
         """Return how many elements each file has."""
         make_several(paths, self.known, self.of)

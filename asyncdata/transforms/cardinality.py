@@ -66,7 +66,9 @@ class AssertCardinality(Unary):
         return self.input.address(places)
 
     def seek(self, count: int) -> Position:
-        return END if 0 <= self.expected < count else [count, self.input.seek(count)]
+        beyond = 0 <= self.expected < count
+        inner = self.input.seek(self.expected if beyond else count)  # as in `Take`
+        return END if beyond else [count, inner]
 
     def label(self) -> str:
         return f"assert_cardinality({shown(self.expected)})"

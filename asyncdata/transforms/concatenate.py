@@ -68,7 +68,8 @@ class Concatenate(Node):
 
     def seek(self, count: int) -> Position:
         size = known_size(self.first)
-        return [0, self.first.seek(count)] if count < size else [1, self.second.seek(count - size)]
+        inner = self.first.seek(min(count, size))  # as in `Take`
+        return [0, inner] if count < size else [1, self.second.seek(count - size)]
 
     @property
     def signature(self) -> Any:

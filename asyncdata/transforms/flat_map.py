@@ -52,6 +52,11 @@ class Catalog(Protocol):
         """Return the number of the input's element that element `count` comes from, and the position in its dataset."""
         ...
 
+    @property
+    def is_broken(self) -> bool:
+        """Whether the failure of a source is among the elements."""
+        ...
+
     def fetch(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
         """Yield the elements with these tickets, in this order."""
         ...
@@ -89,6 +94,10 @@ class FlatMap(Node):
             return super().seek(count)
         element, inner = self.catalog.seek(count)
         return [self.input.seek(element), inner]
+
+    @property
+    def source_fails(self) -> bool:
+        return self.catalog is not None and self.catalog.is_broken
 
     def label(self) -> str:
         return self.function.name

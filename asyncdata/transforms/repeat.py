@@ -69,7 +69,8 @@ class Repeat(Unary):
         if self.count == 1:
             return self.input.seek(count)
         turn, place = divmod(count, known_size(self.input)) if count else (0, 0)
-        return END if turn >= self.count >= 0 else [turn, self.input.seek(place)]
+        inner = self.input.seek(place)  # as in `Take`
+        return END if turn >= self.count >= 0 else [turn, inner]
 
     @property
     def preserves_tickets(self) -> bool:

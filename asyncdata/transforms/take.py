@@ -58,7 +58,8 @@ class Take(Unary):
     def seek(self, count: int) -> Position:
         if self.count < 0:
             return self.input.seek(count)
-        return [count, self.input.seek(count)] if count < self.count else END
+        inner = self.input.seek(min(count, self.count))  # not sought if it cannot be: its source may fail
+        return [count, inner] if count < self.count else END
 
 
 EVERYTHING: Final = 1 << 62

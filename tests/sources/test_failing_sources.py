@@ -181,6 +181,55 @@ def test_an_iterator_that_skips_raises_it(tmp_path: Path) -> None:
     assert next(iterator) == b"2"
 
 
+def saved_without_a_file(folder: Path) -> ad.Dataset[Any]:
+    ad.Dataset.range(9).save(folder / "saved", shard_func=lambda x: x % 3)
+    sorted((folder / "saved").glob("*.tfrecord"))[1].unlink()
+    return ad.Dataset.load(folder / "saved")
+
+
+WITH_PLACES: dict[str, Make] = {
+    "records of a size": lambda folder: ad.FixedLengthRecordDataset([folder / "missing", lines(folder / "a", 4)], 2),
+    "a size that does not fit": lambda folder: ad.FixedLengthRecordDataset([lines(folder / "a", 4)] * 2, 3),
+    "records": lambda folder: ad.TFRecordDataset([folder / "missing", corrupt_length(folder)], index=True),
+    "lines of JSON": lambda folder: ad.JsonLinesDataset([folder / "missing", lines(folder / "a", 4)], index=True),
+    "arrays": lambda folder: ad.NpyDataset([folder / "missing"], index=True),
+    "saved": saved_without_a_file,
+}
+"""Sources that know where their elements are, so that an iterator skips them without reading."""
+
+
+@pytest.mark.parametrize("step", ["take", "repeat", "assert_cardinality", "concatenate"])
+def test_an_iterator_that_skips_beyond_an_end_raises_it(tmp_path: Path, step: str) -> None:
+    ds: ad.Dataset[Any] = ad.TextLineDataset([tmp_path / "missing", lines(tmp_path / "a", 4)])
+    made = {
+        "take": ds.take(8),
+        "repeat": ds.assert_cardinality(5).repeat(2),
+        "assert_cardinality": ds.assert_cardinality(5),
+        "concatenate": ds.assert_cardinality(5).concatenate(ad.Dataset.range(3)),
+    }[step]
+    iterator = made.iterate()
+    with pytest.raises(FileNotFoundError):
+        iterator.skip(100)
+        next(iterator)
+
+
+@pytest.mark.parametrize("step", ["none", "concatenate", "repeat", "take", "shuffle"])
+@pytest.mark.parametrize("name", WITH_PLACES)
+def test_an_iterator_that_skips_without_reading_raises_it(tmp_path: Path, name: str, step: str) -> None:
+    ds = WITH_PLACES[name](tmp_path)
+    made = {
+        "none": ds,
+        "concatenate": ds.concatenate(ad.Dataset.range(3)),
+        "repeat": ds.repeat(2),
+        "take": ds.take(8),
+        "shuffle": ds.shuffle(seed=1) if step == "shuffle" else ds,
+    }[step]
+    iterator = made.iterate()
+    iterator.skip(100)
+    with pytest.raises((FileNotFoundError, ad.DataLossError)):
+        next(iterator)
+
+
 def test_a_failed_element_is_left_out() -> None:
     ds = ad.Dataset.range(4).map(lambda x: 1 // x)
     assert results(ds.skip(1)) == [1, 0, 0]
