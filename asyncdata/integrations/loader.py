@@ -11,6 +11,8 @@ from asyncdata.graph.node import check_count
 from asyncdata.integrations.gather_state import gathered_state, own_state
 from asyncdata.integrations.lightning import batches_ahead, epoch_to_begin, was_last_batch
 from asyncdata.iterator import DatasetIterator, state_before_latest
+from asyncdata.observe.bottleneck import Bottleneck
+from asyncdata.observe.statistics import Statistics
 from asyncdata.runtime.closing import Closable
 from asyncdata.runtime.tickets import END
 
@@ -79,6 +81,18 @@ class LoaderIterator(Generic[T]):
     def state_dict(self, ahead: int = 0) -> dict[str, Any]:
         """Return what has been delivered, as `DatasetIterator.state_dict` does; without the latest batch if `ahead`."""
         return state_before_latest(self._batches) if ahead else self._batches.state_dict()
+
+    def stats(self) -> Statistics:
+        """Return the statistics of this epoch so far: see `DatasetIterator.stats`."""
+        return self._batches.stats()
+
+    def monitor(self) -> Callable[[], Statistics]:
+        """Return a function that returns the statistics, for observers: see `DatasetIterator.monitor`."""
+        return self._batches.monitor()
+
+    def bottleneck(self) -> Bottleneck:
+        """Return which step limits the pipeline, and what to do: see `DatasetIterator.bottleneck`."""
+        return self._batches.bottleneck()
 
     def close(self) -> None:
         """End the pipeline and wait until it has ended; a state can still be asked for."""
@@ -196,6 +210,35 @@ class Loader(Closable, Generic[T]):
         if is_end(batches.state_dict(), self.dataset.cardinality()):
             batches = self.dataset.iterate()
         self._begin(batches, resumed=True)
+
+    def stats(self) -> Statistics:
+        """Return the statistics of the current epoch so far, until the next one begins: print them.
+
+        See `DatasetIterator.stats`.
+
+        >>> import asyncdata as ad
+        >>> from asyncdata.integrations.loader import Loader
+        >>> loader = Loader(ad.Dataset.range(8).batch(2))
+        >>> for batch in loader:
+        ...     pass
+        >>> loader.stats().elements
+        4
+        """
+        return self._current.stats()
+
+    def monitor(self) -> Callable[[], Statistics]:
+        """Return a function that returns the statistics of the current epoch, for observers such as the dashboard."""
+        return self._current.monitor()
+
+    def bottleneck(self) -> Bottleneck:
+        """Return which step limits the pipeline in the current epoch, and what to do: print it.
+
+        >>> import asyncdata as ad
+        >>> from asyncdata.integrations.loader import Loader
+        >>> print(Loader(ad.Dataset.range(8).batch(2)).bottleneck())
+        nothing was read yet: read some elements first.
+        """
+        return self._current.bottleneck()
 
     def close(self) -> None:
         """End the pipeline of the current epoch, and wait until it has ended."""

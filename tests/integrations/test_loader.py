@@ -337,3 +337,15 @@ def test_the_number_of_no_epoch_is_refused_by_the_method_that_got_it() -> None:
     loader = Loader(ad.Dataset.range(4).batch(2))
     with pytest.raises(ad.PlanError, match=r"^set_epoch\(epoch=\)"):
         loader.set_epoch(-1)
+
+
+def test_a_loader_tells_what_its_epoch_does() -> None:
+    loader = Loader(sized())
+    assert loader.stats().state == "not begun"
+    batches = iter(loader)
+    look = batches.monitor()
+    assert len([*batches]) == STEPS
+    assert [stats.elements for stats in (loader.stats(), batches.stats(), look(), loader.monitor()())] == [STEPS] * 4
+    assert loader.bottleneck().loads == batches.bottleneck().loads
+    next(iter(loader))
+    assert (loader.stats().elements, batches.stats().elements) == (1, STEPS)
