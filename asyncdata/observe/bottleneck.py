@@ -8,7 +8,7 @@ from math import ceil
 from typing import Final
 
 from asyncdata.observe.statistics import Statistics, StepStatistics, counted
-from asyncdata.observe.table import memory
+from asyncdata.observe.table import memory, time_of
 from asyncdata.runtime.host_resources import lock_is_held, usable_cores
 
 __all__ = ("Bottleneck", "Load", "bottleneck_of")
@@ -26,9 +26,11 @@ MOST_CALLS: Final = 64
 CHEAP: Final = 50e-6
 HANDED: Final = 200e-6
 GROUP: Final = 16e-3
+ELEMENT: Final = 2e-6
 BYTE: Final = 2e-10
 """Processor seconds to send a group of elements to a worker process and to receive its results (`HANDED`), seconds of
-work in a group (`GROUP`), and seconds for each byte that is sent in either direction (`BYTE`)."""
+work in a group (`GROUP`), and seconds for each element (`ELEMENT`) and byte (`BYTE`) that is sent in either
+direction."""
 FILL: Final = 0.5
 
 
@@ -39,7 +41,7 @@ class Load:
     step: str
     resource: str
     """`"thread"` (of the pipeline), `"workers"`, `"lock"` (of the interpreter), `"waiting"`, `"device"`, `"buffer"`,
-    `"fill"`, or `"consumer"` (the reader)."""
+    `"fill"`, `"consumer"` (the reader), or `"nothing"` if too little was read to tell."""
     load: float
 
 
@@ -85,10 +87,8 @@ class Bottleneck:
 def bottleneck_of(stats: Statistics) -> Bottleneck:
     """Return what limits a pipeline with these statistics."""
     analysis = LoadAnalysis(stats)
-    if stats.elements == 0 or not stats.engine_seconds:
-        return analysis.found(Load("", "nothing", 0.0), "nothing was read yet", "read some elements first")
-    if (fill := analysis.filling()) is not None:
-        return fill
+    if (found := analysis.nothing() or analysis.filling() or analysis.only_one()) is not None:
+        return found
     if stats.waiting < ENOUGH:
         evidence = f"the input is not the problem: its reader waits {stats.waiting:.0%} of the time"
         change = "make the step that reads it faster, or do more in the pipeline"
@@ -166,6 +166,25 @@ class LoadAnalysis:
         loads = tuple(sorted([*self.loads, self.consumer], key=lambda one: -one.load))
         return Bottleneck(limit.step, limit.resource, limit.load, gain, evidence, change, loads)
 
+    def unknown(self, evidence: str, change: str) -> Bottleneck:
+        """Return that too little was read to tell."""
+        return self.found(Load("", "nothing", 0.0), evidence, change)
+
+    def nothing(self) -> Bottleneck | None:
+        """Return that nothing was read, if so."""
+        if self.stats.elements and self.stats.engine_seconds:
+            return None
+        if self.stats.state == "ended":
+            return self.unknown("nothing was read", "there are no elements")
+        return self.unknown("nothing was read yet", "read some elements first")
+
+    def only_one(self) -> Bottleneck | None:
+        """Return that a single element was read, if so: the wait for the first one counts as the start."""
+        if self.stats.elements > 1 or self.stats.state == "ended":
+            return None
+        came = f"only one element was read, which came after {time_of(self.stats.first_seconds)}"
+        return self.unknown(came, "read more elements first")
+
     def filling(self) -> Bottleneck | None:
         """Return the bottleneck if a shuffle took most of the time so far to fill its buffer."""
         stats = self.stats
@@ -186,15 +205,23 @@ class LoadAnalysis:
         wait = (
             f"the reader waits {stats.waiting:.0%} of the time, though nothing is busy for more than {busiest.load:.0%}"
         )
+        if stats.first_seconds > FILL * stats.seconds:
+            begun = f"the first element came after {time_of(stats.first_seconds)} of {time_of(stats.seconds)}"
+            return self.unknown(begun, "read more elements first, as most of this was the start of the pipeline")
         if last.kind != "buffer":
             change = "nothing is read ahead while the reader works: prefetch(AUTOTUNE) as the last step"
             gain = 1 / max(busiest.load, self.consumer.load)
             return replace(self.found(Load(last.step, "buffer", stats.waiting), wait, change), gain=gain)
-        buffers = [step for step in stats.steps if step.kind == "buffer" and step.room_seconds > ENOUGH * self.seconds]
-        if buffers:
+        full = [step for step in stats.steps if step.kind == "buffer" and step.room_seconds > ENOUGH * self.seconds]
+        if buffers := [step for step in full if not step.tuned]:
             step = min(buffers, key=lambda one: one.queue_size or 0)
             change = f"the buffer of {step.step} is sometimes full and sometimes empty: prefetch(AUTOTUNE) in its place"
             return self.found(Load(step.step, "buffer", stats.waiting), wait, change)
+        for step in stats.steps:
+            if step.where == "process" and (step.p50 or 1.0) < CHEAP and stats.process_seconds > step.worker_seconds:
+                sending = f"sending elements to {counted(step)} takes longer than {step.step} itself"
+                load = next((one for one in self.loads if one.step == step.step), busiest)
+                return self.found(load, sending, "leave executor out, or map(batch=) a function of many elements")
         return self.advise(busiest)
 
     def advise(self, limit: Load) -> Bottleneck:
@@ -220,7 +247,8 @@ class LoadAnalysis:
         if not self.computes(step):
             return self.advise_calls(limit, step, f"{busy}, waiting")
         if step.workers >= usable_cores():
-            return self.found(limit, busy, "no core is free for more: less work per element, or a cache of the results")
+            full = "no core is free for more: " if limit.load >= IDLE else ""
+            return self.found(limit, busy, f"{full}less work per element, or a cache of the results")
         return self.advise_cores(limit, step, busy, f"num_parallel_calls={usable_cores()}", usable_cores())
 
     def advise_calls(self, limit: Load, step: StepStatistics, evidence: str) -> Bottleneck:
@@ -234,10 +262,16 @@ class LoadAnalysis:
         """Advise to make calls in processes."""
         if not lock_is_held():
             return self.advise_cores(limit, step, evidence, f"num_parallel_calls={usable_cores()}", usable_cores())
-        groups = min(1.0, self.cost(step) / GROUP)
+        items, cost = max(1, step.items), self.cost(step)
         inputs = sum([self.stats.steps[place].bytes for place in step.inputs])
-        handed = groups * HANDED + BYTE * (inputs + step.bytes) / max(1, step.items)
-        return self.advise_cores(limit, step, evidence, "executor='process'", step.workers or usable_cores(), handed)
+        handed = min(1.0, cost / GROUP) * HANDED + ELEMENT + BYTE * (inputs + step.bytes) / items
+        if usable_cores() * self.seconds < items * (cost + handed):
+            change = "map(batch=) a function of many elements, as sending each to a process would take longer"
+            return self.found(limit, evidence, change)
+        change = "executor='process'"
+        if not step.step.startswith("map("):
+            change = f"map(executor='process') before it a function that computes what {step.step} needs"
+        return self.advise_cores(limit, step, evidence, change, step.workers or usable_cores(), handed)
 
     def advise_cores(
         self, limit: Load, step: StepStatistics, evidence: str, change: str, calls: int, handed: float = 0.0
@@ -275,8 +309,8 @@ class LoadAnalysis:
             return self.advise_calls(limit, step, f"{evidence}, waiting")
         if step.kind == "function":
             return self.advise_processes(limit, step, evidence)
-        change = "less work in it, or Options(placement='process'), where it does not take turns with its reader"
-        return self.found(limit, evidence, change)
+        elsewhere = ", or Options(placement='process'), where it does not take turns with its reader"
+        return self.found(limit, evidence, f"less work in it{'' if self.stats.placement == 'process' else elsewhere}")
 
     def advise_waiting(self, limit: Load, step: StepStatistics) -> Bottleneck:
         """Return the change if a source waits, or a step that merges sources."""

@@ -197,6 +197,17 @@ def test_before_anything_was_read_it_says_so() -> None:
         assert str(numbers.bottleneck()) == "nothing was read yet: read some elements first."
 
 
+def test_of_nothing_and_of_one_element_it_says_so_too() -> None:
+    with ad.Dataset.range(0).iterate() as numbers:
+        assert list(numbers) == []
+        assert str(numbers.bottleneck()) == "nothing was read: there are no elements."
+    with ad.Dataset.range(3).iterate() as numbers:
+        next(numbers)
+        found = numbers.bottleneck()
+    assert str(found).startswith("only one element was read, which came after")
+    assert (found.step, found.resource) == ("", "nothing")
+
+
 def computes(x: int) -> int:
     return sum(range(20_000)) + x
 
@@ -266,6 +277,52 @@ def test_the_gain_of_processes_is_less_for_elements_that_are_large(monkeypatch: 
     monkeypatch.setattr("asyncdata.observe.bottleneck.usable_cores", lambda: 2)
     found = bottleneck_of(measured(bytes=1000 * 50_000_000))  # 10 ms to copy each
     assert found.gain == pytest.approx(1.0, rel=0.03)
+
+
+def test_processes_are_not_proposed_for_what_takes_less_than_to_send_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("asyncdata.observe.bottleneck.usable_cores", lambda: 2)
+    cheap = bottleneck_of(measured(items=10_000_000))  # 0.9 µs each
+    assert cheap.change.startswith("map(batch=) a function of many elements")
+    assert cheap.gain == 1.0
+
+
+def test_a_filter_is_not_told_to_run_in_processes_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("asyncdata.observe.bottleneck.usable_cores", lambda: 2)
+    found = bottleneck_of(measured(step="filter(computes, num_parallel_calls=2)"))
+    assert found.change.startswith("map(executor='process') before it")
+
+
+def idle(seconds: float = 10.0, **step: Any) -> Statistics:
+    """What is told of a pipeline in which nothing is busy, though its reader waits."""
+    found = measured(**{"worker_seconds": 0.2, "cpu_seconds": 0.2, "where": "process", "p50": 1e-3, **step})
+    return dataclasses.replace(found, seconds=seconds, process_seconds=0.5)
+
+
+@pytest.mark.parametrize(
+    ("stats", "told"),
+    [
+        (dataclasses.replace(idle(), first_seconds=9.0), "the first element came after 9.00 s of 10.0 s: read more"),
+        (idle(p50=1e-6), "sending elements to 2 processes takes longer than map(computes"),
+        (idle(workers=4, worker_seconds=10.0), "keeps 4 processes busy 25% of the time: less work per element"),
+    ],
+)
+def test_where_nothing_is_busy_it_says_no_more_than_was_measured(stats: Statistics, told: str) -> None:
+    assert told in str(bottleneck_of(stats))
+
+
+def test_a_buffer_that_tunes_itself_is_not_told_to_do_so() -> None:
+    stats = idle()
+    source, function, buffer = stats.steps
+    full = dataclasses.replace(stats, steps=(source, function, buffer._replace(room_seconds=5.0)))
+    assert buffer.tuned
+    assert "prefetch(AUTOTUNE) in its place" not in str(bottleneck_of(full))
+
+
+def test_a_process_of_its_own_is_not_proposed_twice() -> None:
+    stats = dataclasses.replace(measured(worker_seconds=0.0, cpu_seconds=0.0), thread_seconds=9.9)
+    here = bottleneck_of(stats)
+    assert "Options(placement='process')" in here.change
+    assert bottleneck_of(dataclasses.replace(stats, placement="process")).change == "less work in it"
 
 
 @pytest.mark.slow
