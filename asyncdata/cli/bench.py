@@ -6,7 +6,7 @@ from argparse import ArgumentParser, Namespace
 from itertools import islice
 from typing import Any, Final
 
-from asyncdata.cli.doctor import observed
+from asyncdata.cli.doctor import observed, present, print_errors
 from asyncdata.cli.pipeline_file import add_arguments, pipeline_of
 from asyncdata.dataset import Dataset
 from asyncdata.graph.node import Node, nodes_of
@@ -38,6 +38,7 @@ def run(arguments: Namespace) -> int:
     """Measure the pipeline, and print what was found."""
     ds = pipeline_of(arguments.pipeline)
     stats, found = observed(ds, arguments.seconds, arguments.step)
+    print_errors(stats)
     print(f"pace           {stats.pace:,.1f} elements a second ({stats.elements:,} in {time_of(stats.seconds)})")
     print(f"first element  after {time_of(stats.first_seconds)}")
     print(f"waiting        {stats.waiting:.0%} of the reader's time")
@@ -58,14 +59,16 @@ def peak_bytes() -> int:
 def with_cached_source(ds: Dataset[Any], count: int) -> Dataset[Any] | None:
     """Return the pipeline over `count` elements: some elements of its source, cached in memory and repeated.
 
-    `None` if it has several sources, or a `cache` or `snapshot`.
+    `None` if it has several sources, or a `cache` or `snapshot`, or if its source fails.
     """
     nodes = [*nodes_of(ds.plan)]
     files = any(node.label().startswith(("cache(", "snapshot(")) for node in nodes)
     if files or len([node for node in nodes if not node.inputs]) != 1 or not count:
         return None
     with Dataset[Any](nodes[0], Options(placement="thread")).iterate() as source:
-        elements = list(islice(source, CACHED))
+        elements = list(islice(present(source), CACHED))
+        if source.stats().errors:
+            return None
     plan: Node = Dataset.from_list(elements).repeat(max(1, count // len(elements))).plan
     for node in nodes[1:]:
         plan = node.with_inputs(plan)

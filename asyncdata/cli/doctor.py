@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from argparse import ArgumentParser, Namespace
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, Final
 
 from asyncdata.cli.pipeline_file import add_arguments, pipeline_of
 from asyncdata.dataset import Dataset
+from asyncdata.iterator import DatasetIterator
 from asyncdata.observe.bottleneck import Bottleneck, bottleneck_of
 from asyncdata.observe.statistics import Statistics
 
-__all__ = ("add_parser", "observed", "run")
+__all__ = ("add_parser", "observed", "present", "print_errors", "run")
+
+SHOWN: Final = 3
 
 DESCRIPTION = """
 Read a pipeline for some seconds, and print what each step did, which one limits it, and what to change.
@@ -28,6 +33,7 @@ def add_parser(commands: Any) -> None:
 def run(arguments: Namespace) -> int:
     """Read the pipeline and print its statistics."""
     stats, found = observed(pipeline_of(arguments.pipeline), arguments.seconds, arguments.step)
+    print_errors(stats)
     print(stats)
     print()
     for choice in stats.tuned:
@@ -41,10 +47,32 @@ def observed(ds: Dataset[Any], seconds: float, step: float) -> tuple[Statistics,
     """Read a dataset for so many seconds, with `step` seconds of sleep per element, and return its statistics."""
     with ds.iterate() as elements:
         end = time.monotonic() + seconds
-        for _ in elements:
+        for _ in present(elements):
             if step:
                 time.sleep(step)
             if time.monotonic() > end:
                 break
         stats = elements.stats()
     return stats, bottleneck_of(stats)
+
+
+def present(elements: DatasetIterator[Any]) -> Iterator[Any]:
+    """Yield the elements, and `None` in the place of each that failed; raise what ends the pipeline."""
+    while True:
+        try:
+            yield next(elements)
+        except StopIteration:
+            return
+        except Exception:
+            if elements.stats().state == "failed":
+                raise
+            yield None
+
+
+def print_errors(stats: Statistics) -> None:
+    """Print the last errors of elements, where errors go."""
+    if stats.errors:
+        failed = sum([step.failed for step in stats.steps])
+        print(f"asyncdata: {failed:,} elements failed; the last errors:", file=sys.stderr)
+        for error in stats.errors[-SHOWN:]:
+            print(f"  {error}", file=sys.stderr)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import importlib.util
+import inspect
 import sys
 from argparse import ArgumentParser
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -47,10 +49,19 @@ def pipeline_of(spec: str) -> Dataset[Any]:
     if not hasattr(module, name):
         raise PlanError(f"{path} has no {name!r}; {datasets_in(module)}")
     found: Any = getattr(module, name)
-    found = found() if callable(found) else found
+    found = called(spec, found) if callable(found) else found
     if not isinstance(found, Dataset):
         raise PlanError(f"{spec} must be a Dataset, got a {type(found).__name__}; {datasets_in(module)}")
     return found  # pyright: ignore[reportUnknownVariableType]
+
+
+def called(spec: str, function: Callable[..., Any]) -> Any:
+    """Return what a function returns; `PlanError` if it needs arguments."""
+    try:
+        inspect.signature(function).bind()
+    except TypeError as error:
+        raise PlanError(f"{spec} must be a function without arguments: {error}") from None
+    return function()
 
 
 def run(path: Path) -> ModuleType:

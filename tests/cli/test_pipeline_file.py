@@ -24,6 +24,16 @@ ds = ad.Dataset.range(200).map(fetch, num_parallel_calls=2).batch(10)
 def build():
     return ds.take(3)
 
+def of_two(path, size):
+    return ds.take(size)
+
+def fails(x):
+    if x % 4 == 1:
+        raise ValueError(f"{x} is damaged")
+    return x
+
+damaged = ad.Dataset.range(10).map(fails).batch(2)
+broken = ad.Dataset.range(10).map(lambda x: exec("raise SystemExit(3)"))
 elsewhere = 3
 """
 
@@ -67,6 +77,7 @@ def test_a_function_that_returns_a_dataset_is_called(pipeline: Path, capsys: pyt
         ("a_pipeline.py", "its datasets are ds"),
         ("a_pipeline.py:other", "has no 'other'; its datasets are ds"),
         ("a_pipeline.py:elsewhere", "must be a Dataset, got a int"),
+        ("a_pipeline.py:of_two", "must be a function without arguments: missing a required argument: 'path'"),
     ],
 )
 def test_what_is_wrong_is_said_in_a_line(
@@ -75,6 +86,23 @@ def test_what_is_wrong_is_said_in_a_line(
     assert main(["doctor", str(pipeline.parent / name)]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert answer in line
+
+
+@pytest.mark.parametrize("command", ["doctor", "bench"])
+def test_elements_that_fail_are_named_and_the_rest_is_read(
+    command: str, pipeline: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([command, f"{pipeline}:damaged"]) == 0
+    told = capsys.readouterr()
+    assert told.err.startswith(
+        "asyncdata: 3 elements failed; the last errors:\n  ValueError: 1 is damaged; in map(fails)"
+    )
+    assert "7 elements in " in told.out or "(7 in " in told.out
+
+
+def test_what_ends_the_pipeline_ends_the_command(pipeline: Path) -> None:
+    with pytest.raises(SystemExit):
+        main(["doctor", f"{pipeline}:broken"])
 
 
 @pytest.mark.slow
