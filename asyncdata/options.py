@@ -88,7 +88,7 @@ class Options(Fixable):
     warn_after: float | None = None
     """After how many seconds without an element the log (`asyncdata`) says, once per element, which step waits for
     what, with the stacks of your functions; 60 by default, `math.inf` for never. With `"current"` a function that
-    blocks the loop is not detected. A pipeline in a process of its own logs there."""
+    blocks the loop is logged a second later. A pipeline in a process of its own logs there."""
 
     dashboard: bool | str | None = None
     """Whether a page shows each iteration live, at http://127.0.0.1:8484 or, if that port is in use, at a free one; the
@@ -140,9 +140,17 @@ def check_option(name: str, value: Any) -> None:
         raise PlanError(f"Options(ram_budget=) must be a number of bytes, at least 1, or None, got {value!r:.80}")
     if name == "warn_after" and (isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0):
         raise PlanError(f"Options(warn_after=) must be seconds above 0, or None, got {value!r:.80}")
-    if name == "dashboard" and type(value) is not bool and not (isinstance(value, str) and ":" in value):
-        raise PlanError(f"Options(dashboard=) must be True, False, 'host:port' or None, got {value!r:.80}")
+    if name == "dashboard" and type(value) is not bool and not is_address(value):
+        raise PlanError(
+            f"Options(dashboard=) must be True, False, None or 'host:port', as '0.0.0.0:8484', got {value!r:.80}"
+        )
     if name == "cluster" and not isinstance(value, Cluster):
         raise PlanError(f"Options(cluster=) must be an asyncdata.Cluster, got {value!r:.80}")
     if name == "disabled_rules" and (isinstance(value, str) or not isinstance(value, (tuple, list))):
         raise PlanError(f"Options(disabled_rules=) must be a tuple of names of rules, got {value!r:.80}")
+
+
+def is_address(value: object) -> bool:
+    """Return whether `value` is a text `host:port`."""
+    host, _, port = value.rpartition(":") if isinstance(value, str) else ("", "", "")
+    return bool(host) and port.isdecimal() and int(port) <= 65535

@@ -39,7 +39,7 @@ LAYERS = (
     ("cluster.remote_plan",),
     ("graph.cluster_placement",),
     ("graph.optimizer",),
-    ("observe.consumer", "observe.table"),
+    ("observe.consumer", "observe.svg_file", "observe.table"),
     ("observe.timeline",),
     ("observe.trace",),
     ("observe.statistics",),

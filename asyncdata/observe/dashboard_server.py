@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 from asyncdata.errors import PlanError
 from asyncdata.observe.dashboard_page import PAGE, POLICY, Sample, View, rendered
-from asyncdata.observe.monitored import LatestStatistics, Monitored
+from asyncdata.observe.monitored import LatestStatistics, Monitored, monitor_of
 from asyncdata.observe.statistics import Statistics
 from asyncdata.runtime import forks
 from asyncdata.runtime.closing import Closable
@@ -94,7 +94,7 @@ class Dashboard(Closable):
         >>> with ad.observe.dashboard(train, validation) as page:  # doctest: +SKIP
         ...     page.watch(test)
         """
-        self.watch_by(monitored.monitor())
+        self.watch_by(monitor_of("watch", monitored))
 
     def watch_by(self, monitor: Callable[[], Statistics]) -> None:
         """Show the pipeline of a monitor, unless it is shown already."""
@@ -218,9 +218,12 @@ def dashboard(*iterators: Monitored, host: str = "127.0.0.1", port: int = 0) -> 
     ...     for batch in batches:
     ...         pass  # train
     """
+    if isinstance(port, bool) or not isinstance(port, int) or not 0 <= port <= 65535:  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise PlanError(f"dashboard(port=) must be a number from 0 to 65535, got {port!r:.80}")
+    monitors = [monitor_of("dashboard", iterator) for iterator in iterators]
     page = Dashboard(host, port)
-    for iterator in iterators:
-        page.watch(iterator)
+    for monitor in monitors:
+        page.watch_by(monitor)
     return page
 
 
@@ -244,10 +247,8 @@ def show(where: str | bool, monitor: Callable[[], Statistics]) -> None:
 
 
 def host_and_port(address: str) -> tuple[str, int]:
-    """Return the host and the port of an address; `PlanError` if it is none."""
+    """Return the host and the port of an address `host:port`."""
     host, _, port = address.rpartition(":")
-    if not host or not port.isdecimal() or int(port) > 65535:
-        raise PlanError(f"Options(dashboard=) must be True or 'host:port', as '0.0.0.0:8484', got {address!r:.80}")
     return host.strip("[]"), int(port)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from os import PathLike
-from pathlib import Path
 from typing import Self
 
 from asyncdata.graph.node import Node, nodes_of
@@ -12,6 +11,7 @@ from asyncdata.graph.optimizer import explained, optimize
 from asyncdata.observe.bottleneck import bottleneck_of
 from asyncdata.observe.plan_picture import Box, Graph, boxes_of, plan_picture
 from asyncdata.observe.statistics import Statistics
+from asyncdata.observe.svg_file import write_svg
 from asyncdata.options import Options
 
 __all__ = ("Explanation", "explanation_of")
@@ -39,7 +39,7 @@ class Explanation(str):
 
     def plot(self, path: str | PathLike[str]) -> None:
         """Draw the plan, as it was built and as it runs, as an SVG picture."""
-        Path(path).write_text(plan_picture(self._graphs), encoding="utf-8")
+        write_svg(path, plan_picture(self._graphs))
 
 
 def explanation_of(plan: Node, options: Options, ran: Callable[[], Statistics] | None) -> Explanation:

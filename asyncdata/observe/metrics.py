@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import Any, Final, NamedTuple
 
-from asyncdata.observe.monitored import LatestStatistics, Monitored
+from asyncdata.observe.monitored import LatestStatistics, Monitored, monitor_of
 from asyncdata.observe.statistics import Statistics, StepStatistics
 from asyncdata.runtime.optional_packages import require
 
@@ -72,7 +72,7 @@ class Pipelines:
         >>> numbers = iter(ad.Dataset.range(3))
         >>> collector.watch("train", numbers)  # doctest: +SKIP
         """
-        self._pipelines = {**self._pipelines, name: LatestStatistics(iterator.monitor())}
+        self._pipelines = {**self._pipelines, name: LatestStatistics(monitor_of("watch", iterator))}
 
     def _look(self) -> Iterator[tuple[str, Statistics]]:
         for name, pipeline in self._pipelines.items():

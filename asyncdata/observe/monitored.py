@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
+from asyncdata.errors import PlanError
 from asyncdata.observe.statistics import Statistics
 
-__all__ = ("LatestStatistics", "Monitored")
+__all__ = ("LatestStatistics", "Monitored", "monitor_of")
 
 UNFINISHED: Final = frozenset({"not begun", "running"})
 
@@ -18,6 +19,15 @@ class Monitored(Protocol):
     def monitor(self) -> Callable[[], Statistics]:
         """Return a function that returns the statistics, and does not keep the pipeline alive."""
         ...
+
+
+def monitor_of(method: str, monitored: Any) -> Callable[[], Statistics]:
+    """Return the monitor of an iterator that was given to a method."""
+    monitor: Callable[[], Callable[[], Statistics]] | None = getattr(monitored, "monitor", None)
+    if monitor is None:
+        kind = type(monitored).__name__
+        raise PlanError(f"{method}() needs an iterator, such as iter(dataset) or dataset.loader(), got a {kind}")
+    return monitor()
 
 
 class LatestStatistics:

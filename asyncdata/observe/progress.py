@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Generic, Self, TypeVar
 
+from asyncdata.errors import PlanError
 from asyncdata.iterator import DatasetIterator
 from asyncdata.observe.statistics import Statistics
 from asyncdata.runtime.closing import Closable
@@ -86,6 +87,8 @@ class Progress(Closable, Generic[T]):
 
 def progress_of(iterate: Callable[[], DatasetIterator[T]], cardinality: int, description: str) -> Progress[T]:
     """Return the next epoch of a dataset with a bar, which is shown only on terminals and in notebooks."""
+    if not isinstance(description, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise PlanError(f"progress() takes the text before the bar, got {description!r:.80}")
     bars = require("tqdm.auto", "progress()", "'asyncdata[observe]'")
     elements = iterate()
     bar: Any = partial(bars.tqdm, total=cardinality if cardinality >= 0 else None, unit=" elements")

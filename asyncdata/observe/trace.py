@@ -13,6 +13,7 @@ from typing import Any, Self
 
 from asyncdata.errors import PlanError
 from asyncdata.graph.node import Node, check_count
+from asyncdata.observe.svg_file import write_svg
 from asyncdata.observe.timeline import Bar, timeline
 from asyncdata.runtime.spans import RECORDERS, Recorder, Span, record
 
@@ -88,7 +89,7 @@ class Trace:
         parts = [(title, self.bars(), self.seconds)]
         if above is not None:
             parts.insert(0, (title_above, above.bars(), above.seconds))
-        Path(path).write_text(timeline(parts), encoding="utf-8")
+        write_svg(path, timeline(parts))
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write what was recorded as JSON for https://ui.perfetto.dev or chrome://tracing: a track for each step and

@@ -69,7 +69,7 @@ def test_one_that_breaks_has_failed() -> None:
     numbers.close()
 
 
-@pytest.mark.parametrize("wrong", [8484, "8484", "", 1.5])
+@pytest.mark.parametrize("wrong", [8484, "8484", "", 1.5, ":8484", "here:port", "127.0.0.1:70000"])
 def test_an_address_that_is_none_is_refused(wrong: Any) -> None:
     with pytest.raises(ad.PlanError, match=r"Options\(dashboard=\) must be True"):
         ad.Options(dashboard=wrong)
@@ -79,3 +79,15 @@ def test_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "uvicorn", None)
     with pytest.raises(ad.MissingDependencyError, match=r"pip install 'asyncdata\[dashboard\]'"):
         ad.observe.dashboard()
+
+
+@pytest.mark.parametrize("wrong", [5, None, ad.Dataset.range(3), [1]])
+def test_what_is_no_iterator_is_refused(wrong: Any) -> None:
+    with pytest.raises(ad.PlanError, match=r"dashboard\(\) needs an iterator, such as iter\(dataset\)"):
+        ad.observe.dashboard(wrong)
+
+
+@pytest.mark.parametrize("wrong", [-1, 70_000, "8484", True])
+def test_what_is_no_port_is_refused(wrong: Any) -> None:
+    with pytest.raises(ad.PlanError, match=r"dashboard\(port=\) must be a number from 0 to 65535"):
+        ad.observe.dashboard(port=wrong)

@@ -123,6 +123,15 @@ def test_bars_that_are_as_good_as_one_are_drawn_as_one() -> None:
     assert timeline([("", bars, 1.0)]).count("<rect") < 6
 
 
+def test_a_name_of_another_kind_of_picture_is_refused(tmp_path: Path) -> None:
+    with ad.trace() as trace:
+        pass
+    for drawn in (trace, ad.Dataset.range(3).explain()):
+        with pytest.raises(ad.PlanError, match=r"plot\(\) writes SVG.*got 'timeline.png'"):
+            drawn.plot(tmp_path / "timeline.png")
+    assert not [*tmp_path.iterdir()]
+
+
 def test_an_empty_trace_is_a_picture_too() -> None:
     picture = ElementTree.fromstring(timeline([("nothing", [], 0.0)]))
     assert picture.tag == "{http://www.w3.org/2000/svg}svg"
