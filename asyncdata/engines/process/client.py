@@ -225,7 +225,7 @@ class PipelineProcess:
     def again(self, message: BlockMessage) -> Any:
         """Return a block that could not be unpickled, with its elements pickled apart; something else if there is none.
 
-        Letters that come meanwhile wait.
+        Messages that come meanwhile wait.
         """
         token = next(self.numbers)
         self.send(Query(message.run, ResendBlock(message.block), token))

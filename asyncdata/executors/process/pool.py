@@ -203,7 +203,7 @@ class WorkerPool:
             self.broken = True
             self.orders.put(self.recover)
 
-    # the crew's own thread
+    # the pool's own thread
 
     def run(self) -> None:
         """Process orders until the end."""
