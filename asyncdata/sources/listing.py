@@ -17,7 +17,7 @@ from asyncdata.graph.stages import Produce
 from asyncdata.runtime.block import Block, Blocks, Demand
 from asyncdata.runtime.tickets import END, ExplicitTickets, Position, ReplayedTickets, Ticket
 from asyncdata.sources.in_memory import Items
-from asyncdata.storage import Entry, StorageOptions, is_local, store_for
+from asyncdata.storage import Entry, StorageOptions, is_local, store_for, without_query
 
 __all__ = ("Listing", "Pattern", "buffer_for", "listed", "matching")
 
@@ -44,7 +44,7 @@ class Listing(Node):
         return TensorSpec((), object)
 
     def label(self) -> str:
-        return f"list_files({self.pattern})"
+        return f"list_files({without_query(self.pattern)})"
 
     def entries(self, after: str = "") -> Iterator[Entry]:
         """Yield the entries that match, from the first one after `after`; may block."""
@@ -144,7 +144,8 @@ def patterns_of(method: str, pattern: Pattern | Sequence[Pattern]) -> list[str]:
 def some(method: str, patterns: Sequence[str], found: list[str]) -> list[str]:
     """Return the names found, sorted; `FileNotFoundError` if there are none."""
     if not found:
-        raise FileNotFoundError(f"{method}: no file matches {', '.join(patterns) or 'an empty list'}")
+        wanted = ", ".join(map(without_query, patterns)) or "an empty list"
+        raise FileNotFoundError(f"{method}: no file matches {wanted}")
     found.sort()
     return found
 

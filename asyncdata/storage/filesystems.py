@@ -19,7 +19,7 @@ from asyncdata.storage.base import BLOCK_BYTES, Entry, Runner
 from asyncdata.storage.limit import Limit
 from asyncdata.storage.options import StorageOptions
 from asyncdata.storage.read_ahead import Part, ReadAhead
-from asyncdata.storage.retries import Retries, Tries
+from asyncdata.storage.retries import Retries, Tries, without_password
 
 __all__ = ("FilesystemStore",)
 
@@ -89,6 +89,10 @@ class FilesystemStore:
         """Return the URL of a path within the file system."""
         return path if "://" in path else self.root + path.removeprefix(self.inside)
 
+    def shown(self, path: str) -> str:
+        """Return the URL for messages, without a password."""
+        return without_password(self.url(path))
+
     def head(self, path: str, is_current: bool = False) -> Entry:
         """Return a file's size and version, perhaps of an earlier listing unless they must be current."""
 
@@ -119,11 +123,11 @@ class FilesystemStore:
     async def read(self, path: str, start: int = 0, length: int | None = None, expected: Entry | None = None) -> bytes:
         """Return the file, or `length` bytes from `start` on."""
         if expected is not None and (await self.now(path))[1:] != expected[1:]:
-            raise DataLossError(f"{self.url(path)}: the file was replaced while it was read")
+            raise DataLossError(f"{self.shown(path)}: the file was replaced while it was read")
         stop = None if length is None else start + length
         data = await asyncio.to_thread(self.bytes_of, path, start, stop)
         if length is not None and len(data) < length:
-            raise DataLossError(f"{self.url(path)}: asked for {length} bytes from byte {start} on, got {len(data)}")
+            raise DataLossError(f"{self.shown(path)}: asked for {length} bytes from byte {start} on, got {len(data)}")
         return data
 
     def bytes_of(self, path: str, start: int, stop: int | None) -> bytes:
@@ -136,15 +140,15 @@ class FilesystemStore:
         entry = self.head(path, is_current=start > 0) if expected is None else expected
         if entry.size < 0:
             raise OSError(
-                errno.ESPIPE, "its file system does not say its size, so it cannot be read in parts", entry.path
+                errno.ESPIPE, "its file system does not say its size, so it cannot be read in parts", self.shown(path)
             )
         stop = min(stop, entry.size)
         data = self.bytes_of(path, start, stop) if stop > start else b""
         # another version may have the same size; after several parts an earlier listing may be outdated
         if self.head(path, is_current=0 < start < stop == entry.size)[1:] != entry[1:]:
-            raise DataLossError(f"{entry.path}: the file was replaced while it was read")
+            raise DataLossError(f"{self.shown(path)}: the file was replaced while it was read")
         if len(data) < stop - start:
-            raise DataLossError(f"{entry.path}: it ends at byte {start + len(data)}, but had {entry.size} bytes")
+            raise DataLossError(f"{self.shown(path)}: it ends at byte {start + len(data)}, but had {entry.size} bytes")
         return Part(memoryview(data), entry)
 
     def tried(self, work: Callable[[], Any], path: str) -> Any:
@@ -157,13 +161,17 @@ class FilesystemStore:
                         self.connect()
                     return work()
             except Exception as error:  # noqa: BLE001  protocols have exceptions of their own
-                time.sleep(tries.pause(explained(error, self.url(path))))
+                time.sleep(tries.pause(explained(error, self.shown(path))))
                 self.is_connected = False
 
 
 def explained(error: Exception, url: str) -> Exception:
     """Return a builtin exception for one of a protocol; `ConnectionError` and `TimeoutError` are transient."""
     words = f"{url}: {type(error).__name__}: {error}"
+    if isinstance(error, FileNotFoundError):
+        return FileNotFoundError(errno.ENOENT, "no such file", url)
+    if isinstance(error, PermissionError):
+        return PermissionError(errno.EACCES, f"access denied: {error}", url)
     if type(error).__name__ == "error_perm":  # FTP's statuses from 500 on
         return OSError(errno.EIO, str(error), url)
     is_lost = isinstance(error, EOFError) or (type(error) is OSError and error.errno is None)

@@ -123,8 +123,9 @@ class ObjectStore:
 
     def url(self, path: str) -> str:
         """Return the URL of an object."""
-        root = self.root.partition("?")[0]
-        return f"{root}/{quote(path) if self.web else path}"
+        if self.web:  # only for messages, as a web server cannot be listed
+            return f"{without_secrets(self.root.partition('?')[0])}/{quote(path)}"
+        return f"{self.root}/{path}"
 
     # blocking
 
@@ -349,6 +350,6 @@ def version_of(meta: Any) -> str:
 def checked(path: str, url: str) -> str:
     """Return a path that obstore uses as it is; raise for a path that it would change."""
     if not path or any(part in {"", ".", ".."} for part in path.split("/")):
-        problem = "has an empty part" if path else "names no object"
-        raise OSError(errno.EINVAL, f"its path {problem} (as in `//`) or is a dot, which obstore does not support", url)
+        problem = "its path has an empty part (as in `//`) or a dot, which obstore does not support"
+        raise OSError(errno.EINVAL, problem if path else "it names no object", url)
     return path

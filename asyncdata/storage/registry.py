@@ -20,6 +20,7 @@ from asyncdata.storage.limit import Limit
 from asyncdata.storage.local import LocalStore
 from asyncdata.storage.objects import ObjectStore, endpoint_of
 from asyncdata.storage.options import NO_OPTIONS, StorageOptions
+from asyncdata.storage.retries import without_password, without_secrets
 
 if TYPE_CHECKING:
     from asyncdata.storage.base import Store
@@ -40,6 +41,9 @@ LOCAL: Final = LocalStore()
 
 SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
 """A URL's scheme; at least two letters, as one letter is a drive."""
+
+SLASH: Final = re.compile("%2f", re.IGNORECASE)
+"""An escaped slash."""
 
 
 OBJECTS: Final = frozenset({"s3", "s3a", "gs", "az", "azure", "abfs", "abfss", "adl", "http", "https"})
@@ -100,8 +104,8 @@ def remote_store(path: str, found: re.Match[str], options: StorageOptions) -> tu
     if (system := filesystem(scheme, path, options)) is not None:
         return system, path
     raise PlanError(
-        f"no store for {found[1]}:// in {path!r}: known are plain paths, file://, s3://, gs://, az://, http(s)://, and "
-        "what fsspec has a file system for (pip install 'asyncdata[remote]')"
+        f"no store for {found[1]}:// in {without_query(path)!r}: known are plain paths, file://, s3://, gs://, az://, "
+        "http(s)://, and what fsspec has a file system for (pip install 'asyncdata[remote]')"
     )
 
 
@@ -109,6 +113,11 @@ def web_address(scheme: str, rest: str, options: StorageOptions) -> tuple[Object
     """Return the store of a web server, and the path in it; an address with a query has its own store."""
     address, sign, query = rest.partition("?")
     host, _, inside = address.partition("/")
+    if SLASH.search(inside):
+        raise PlanError(
+            f"{without_query(f'{scheme}://{rest}')}: its path has %2F, which obstore would request as a slash, so that "
+            "it would read another file"
+        )
     root = f"{scheme}://{host}{sign}{query}"
     if not sign:
         return object_store(root, options), unquote(inside)
@@ -176,13 +185,19 @@ def path_of_file_url(url: str) -> str:
 
 
 def without_query(url: str) -> str:
-    """Return a path or URL for display: a web address without its query, which may contain signatures.
+    """Return a path or URL for display: without a password, and a web address without its query and user.
 
     >>> without_query("https://example.org/a.txt?signature=secret")
     'https://example.org/a.txt'
+    >>> without_query("sftp://user:secret@example.org/a.txt")
+    'sftp://example.org/a.txt'
     """
     found = SCHEME.match(url)
-    return url.partition("?")[0] if found is not None and found[1].lower() in {"http", "https"} else url
+    if found is None:
+        return url
+    if found[1].lower() in {"http", "https"}:
+        return without_secrets(url.partition("?")[0])
+    return without_password(url)
 
 
 def size_of(path: str, options: StorageOptions | None = None) -> int:

@@ -20,6 +20,7 @@ __all__ = (
     "ShortError",
     "Tries",
     "explained",
+    "without_password",
     "without_secrets",
 )
 
@@ -29,6 +30,9 @@ QUERY: Final = re.compile(r"\?[^\s)\]}>\"']*")
 """The query of a URL, which may contain signatures."""
 
 USER: Final = re.compile(r"://[^\s/@]*@")
+
+PASSWORD: Final = re.compile(r"(?<=://)[^/@:]*:[^/@]*@")
+"""The user and password of a URL."""
 
 TRANSIENT: Final = frozenset({408, 425, 429, *range(500, 600)}) - {501, 505}
 """Statuses that are worth a retry."""
@@ -173,3 +177,8 @@ def bucket(text: str) -> str:
 def without_secrets(words: str) -> str:
     """Return a message without the passwords and signatures of URLs in it."""
     return USER.sub("://", QUERY.sub("?…", words))
+
+
+def without_password(url: str) -> str:
+    """Return a URL without the user and password in it."""
+    return PASSWORD.sub("", url, 1)

@@ -284,6 +284,22 @@ def test_a_name_that_obstore_would_change_is_refused(server: Web) -> None:
         asyncio.run(ad.read_file(f"{server.url}/a//b"))
 
 
+def test_an_escaped_slash_is_refused(server: Web) -> None:
+    server.put("a/b", b"another file\n")
+    with pytest.raises(ad.errors.PlanError, match="has %2F"):
+        ad.TextLineDataset(f"{server.url}/a%2Fb")
+
+
+def test_the_password_of_an_address_is_told_nowhere(server: Web) -> None:
+    url = server.put("x", b"x\n" * 10).replace("://", "://reader:secret@")
+    ds = ad.TextLineDataset([url, f"{url}.missing"])
+    _, state = stopped(ds, 3)
+    with pytest.raises(FileNotFoundError) as caught:
+        list(ds)
+    told = [repr(ds), ds.explain(), json.dumps(state), str(caught.value), *caught.value.__notes__]
+    assert not [one for one in told if "secret" in one]
+
+
 def test_signed_addresses_are_read_and_not_told(server: Web) -> None:
     url = server.put("a/x.txt?signature=very%2Fsecret", b"one\ntwo\n")
     ds = ad.TextLineDataset([url, url])

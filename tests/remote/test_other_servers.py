@@ -130,6 +130,19 @@ def check_one_connection(root: str, options: dict[str, Any], folder: Path) -> No
     assert sorted(lines) == [name.encode() * 999 for name in "pqrs" for _ in range(2500)]
 
 
+def check_password(root: str) -> None:
+    ds = ad.TextLineDataset(ad.Dataset.list_files(f"{root}/*.txt", shuffle=False))
+    with ds.iterate() as lines:
+        next(lines)
+        state = lines.state_dict()
+    with pytest.raises(FileNotFoundError, match="no such file: .*missing") as caught:
+        list(ad.Dataset.from_list([f"{root}/missing"]).map(ad.read_file))
+    with pytest.raises(FileNotFoundError) as nothing:
+        ad.Dataset.list_files(f"{root}/*.missing")
+    told = [repr(ds), ds.explain(), json.dumps(state), str(caught.value), *caught.value.__notes__, str(nothing.value)]
+    assert not [one for one in told if "secret-word" in one]
+
+
 def check_server(command: list[str], scheme: str, folder: Path) -> None:
     (port,) = free_ports(1)
     options = {"username": "reader", "password": "secret-word", "port": port}
@@ -137,6 +150,7 @@ def check_server(command: list[str], scheme: str, folder: Path) -> None:
     with started(command, port, accepts):
         check_lines(root, options, folder)
         check_one_connection(root, options, folder)
+        check_password(f"{scheme}://reader:secret-word@127.0.0.1:{port}")
     with started(command, port, accepts):  # the connection has broken since
         assert list(ad.TextLineDataset(f"{root}/b.txt", storage_options=options)) == [b"two"]
 
