@@ -15,7 +15,8 @@ from asyncdata.errors import PlanError
 from asyncdata.runtime.optional_packages import require
 from asyncdata.web.consumer import Consumer
 from asyncdata.web.durable import DurableChannel
-from asyncdata.web.ingest import ingest_app
+from asyncdata.web.http import Ingest, Limits
+from asyncdata.web.ingest import application
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
@@ -74,7 +75,9 @@ def run(arguments: Namespace) -> int:
     shards = Shards(arguments.to, arguments.format, arguments.shard_items, arguments.shard_seconds, arguments.spool)
     channel = DurableChannel(shards.spool)
     consumer = Consumer(shards.batches(follow=True), shards.write, state=shards.state)
-    app = ingest_app(channel, consumer=consumer, authenticate=None if token is None else bearer(token))
+    limits = Limits(body_bytes=16 << 20, item_bytes=16 << 20, body_seconds=30.0)
+    ingest = Ingest(shards.writer(channel), None, limits, None if token is None else bearer(token))
+    app = application(channel, ingest, consumer)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that the remaining items are written then too
     try:
         uvicorn.run(app, host=arguments.host, port=arguments.port, ws="websockets-sansio")

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterable
+from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, final
 
 from asyncdata.dataset import Dataset
 from asyncdata.errors import PlanError
@@ -16,7 +17,9 @@ from asyncdata.iterator import DatasetIterator
 from asyncdata.runtime.optional_packages import require
 from asyncdata.storage.atomic_write import write_atomically
 from asyncdata.storage.sinks import check_writable, sink_for
-from asyncdata.web.durable import trim
+from asyncdata.web.channel_writers import DiskWriter, Payload
+from asyncdata.web.decoding import BodyError, format_of
+from asyncdata.web.durable import DurableChannel, trim
 
 __all__ = ("FORMATS", "Shards")
 
@@ -77,6 +80,10 @@ class Shards:
             self.write_progress()
             trim(self.spool, self.state)
 
+    def writer(self, channel: DurableChannel) -> ShardItemWriter:
+        """Return what puts requests into the channel."""
+        return ShardItemWriter(channel, self.form)
+
     def write_shard(self, records: Iterable[bytes], url: str) -> None:
         """Write a shard, which becomes visible when it is complete."""
         sink = sink_for(url, None)
@@ -86,6 +93,39 @@ class Shards:
         except BaseException:
             sink.abort()
             raise
+
+
+@final
+class ShardItemWriter:
+    """Puts requests into a durable channel, and refuses items that no shard could hold."""
+
+    keeps_bodies = True
+
+    def __init__(self, channel: DurableChannel, form: str) -> None:
+        self.disk = DiskWriter(channel)
+        self.form = form
+
+    async def put(self, payload: Payload) -> bool:
+        if format_of(payload.content_type) == "msgpack":  # JSON holds what came as JSON
+            for item in payload.items:
+                self.check(item)
+        return await self.disk.put(payload)
+
+    def check(self, item: Any) -> None:
+        """Raise if an item cannot be written."""
+        try:
+            if not isinstance(item, bytes):
+                json.dumps(item, allow_nan=False, default=other)
+            encoded(item, self.form)
+        except (TypeError, ValueError, OverflowError, RecursionError) as error:
+            raise BodyError(400, f"the shards are JSON, which cannot hold an item: {error}") from None
+
+
+def other(value: object) -> str:
+    """Accept the values that msgspec writes into JSON as text."""
+    if isinstance(value, (bytes, datetime)):
+        return ""
+    raise TypeError(f"{type(value).__name__} is no value of JSON")
 
 
 def encoded(item: Any, form: str) -> bytes:

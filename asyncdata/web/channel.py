@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager
-from typing import Any, NamedTuple, final
+from typing import Any, Final, NamedTuple, final
 
 from asyncdata.elements.structure import nbytes as weight_of
 from asyncdata.errors import ChannelFull, ClosedError, PlanError
@@ -16,7 +16,9 @@ from asyncdata.runtime import forks
 from asyncdata.runtime.closing import Closable
 from asyncdata.runtime.queue import LoopSignal
 
-__all__ = ("Channel", "ChannelQueue", "Taken", "queue_of")
+__all__ = ("Channel", "ChannelQueue", "Taken", "check_version", "queue_of")
+
+VERSIONS: Final = range(1 - (1 << 63), 1 << 63)
 
 
 @final
@@ -50,7 +52,7 @@ class Channel(Closable):
         their total size; without it all count as large as the first. `PlanError` if they would not fit into an empty
         channel, `ClosedError` if it is closed. A call that is cancelled has sent nothing.
         """
-        chunk = self._queue.weighed(list(items), version, nbytes)
+        chunk = self._queue.weighed(listed(items), version, nbytes)
         if not self._queue.put(chunk):
             await self._queue.put_later(chunk)
 
@@ -64,7 +66,7 @@ class Channel(Closable):
         Traceback (most recent call last):
         asyncdata.errors.ChannelFull: the channel holds 2 of 2 items, ... and has no space for 1 more ...
         """
-        chunk = self._queue.weighed(list(items), version, nbytes)
+        chunk = self._queue.weighed(listed(items), version, nbytes)
         if not self._queue.put(chunk):
             raise ChannelFull(self._queue.full(chunk))
 
@@ -92,7 +94,7 @@ class Channel(Closable):
 
         >>> import asyncdata as ad
         >>> channel = ad.Channel()
-        >>> channel.send_nowait("abc", nbytes=3)
+        >>> channel.send_nowait(["a", "b", "c"], nbytes=3)
         >>> channel.stats()
         {'items': 3, 'bytes': 3, 'sent': 3, 'taken': 0, 'dropped': 0, 'waiting': 0}
         """
@@ -108,6 +110,20 @@ class Channel(Closable):
 def queue_of(channel: Channel) -> ChannelQueue:
     """Return the queue that a pipeline reads."""
     return channel._queue  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+
+
+def listed(items: Iterable[Any]) -> list[Any]:
+    """Return items as a list; `PlanError` for a value that is probably one item."""
+    is_one = isinstance(items, (Mapping, str, bytes, bytearray, memoryview))
+    if is_one or not isinstance(items, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise PlanError(f"send needs a list of items, got {items!r:.80}: send one item as [item]")
+    return list(items)
+
+
+def check_version(version: object) -> None:
+    """Raise unless `version` is an integer of 64 bits or `None`."""
+    if version is not None and (not isinstance(version, int) or version not in VERSIONS):
+        raise PlanError(f"send(version=) must be an integer of at most 64 bits, got {version!r:.80}")
 
 
 @final
@@ -169,7 +185,11 @@ class ChannelQueue:
 
     def weighed(self, items: list[Any], version: int | None, nbytes: int | None) -> Chunk:
         """Return items as they are stored; `PlanError` if they do not fit even into an empty channel."""
-        weight = (len(items) * weight_of(items[0]) if items else 0) if nbytes is None else nbytes
+        if nbytes is None:
+            weight = len(items) * weight_of(items[0]) if items else 0
+        else:
+            weight = check_count("send", "nbytes", nbytes, 0)
+        check_version(version)
         if len(items) > self.max_items or weight > self.max_bytes:
             raise PlanError(
                 f"{len(items)} items of {weight} bytes do not fit into a channel of {self.max_items} items and "

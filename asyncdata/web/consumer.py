@@ -63,6 +63,10 @@ class Consumer:
     ) -> None:
         if not callable(consume):
             raise PlanError(f"Consumer needs a function of an iterator, got {consume!r:.80}")
+        if not isinstance(getattr(dataset, "plan", None), Node):
+            raise PlanError(f"Consumer needs a Dataset, got {dataset!r:.80}")
+        if type(drain_seconds) not in (int, float) or not drain_seconds >= 0:
+            raise PlanError(f"Consumer(drain_seconds=) must be a number of seconds, got {drain_seconds!r:.80}")
         self._dataset = dataset
         self._consume = consume
         self._state = state

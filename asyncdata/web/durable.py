@@ -19,6 +19,7 @@ from asyncdata.runtime import forks
 from asyncdata.runtime.closing import Closable
 from asyncdata.runtime.queue import ThreadSignal
 from asyncdata.storage.locks import FileLock
+from asyncdata.web.channel import check_version
 from asyncdata.web.decoding import BodyError, format_of
 from asyncdata.web.folder import ChannelFolder, offsets_in
 from asyncdata.web.record import Kind, Record, digest_of, framed, keys_record
@@ -152,14 +153,18 @@ class DurableChannel(Closable):
         read from `body`, as for `ingest_app`. `ChannelFull` if there is no space, `ClosedError` if it is closed. The
         body of a call that is cancelled may be stored nevertheless.
         """
+        if not isinstance(body, (bytes, bytearray, memoryview)):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise PlanError(
+                f"send needs the bytes of a body, got {body!r:.80}: encode items, as by json.dumps(items).encode() "
+                "with content_type='application/json'"
+            )
+        check_version(version)
         try:
             form = format_of(content_type)
-        except BodyError as error:
+        except (BodyError, AttributeError) as error:
             raise PlanError(f"send(content_type=): {error}") from None
+        key_bytes = encoded_key(key)
         digest = None if key is None else digest_of(key)
-        key_bytes = b"" if key is None else key.encode()
-        if len(key_bytes) > 1024:
-            raise PlanError(f"send(key=) must have at most 1024 bytes, got {len(key_bytes)}")
         record = Record(Kind.DATA, form, time.time(), version, key_bytes, bytes(body))
         loop = asyncio.get_running_loop()
         future: asyncio.Future[bool] = loop.create_future()
@@ -320,6 +325,21 @@ class DurableChannel(Closable):
             refusal = ClosedError(f"{self.path}: {self._closed}")
         refusal.__cause__ = error
         return refusal
+
+
+def encoded_key(key: object) -> bytes:
+    """Return an idempotency key as it is stored, empty for `None`."""
+    if key is None:
+        return b""
+    if not isinstance(key, str):
+        raise PlanError(f"send(key=) must be a str, got {key!r:.80}")
+    try:
+        encoded = key.encode()
+    except UnicodeEncodeError as error:
+        raise PlanError(f"send(key=) must be text: {error}") from None
+    if not 0 < len(encoded) <= 1024:
+        raise PlanError(f"send(key=) must have 1 to 1024 bytes, got {len(encoded)}")
+    return encoded
 
 
 def answer(group: Iterable[Pending], failure: BaseException | None) -> None:

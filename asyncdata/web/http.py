@@ -105,6 +105,7 @@ class Ingest:
     async def take(self, scope: Message, headers: Mapping[str, str], body: RequestBody) -> dict[str, Any]:
         """Put the items of a request into the channel, and return the reply."""
         check_length(headers.get("content-length", "0"), self.limits.body_bytes)
+        check_encoding(headers.get("content-encoding", ""))
         content_type, key = headers.get("content-type", ""), key_of(headers)
         version = version_of(scope.get("query_string", b""))
         decoder = BodyDecoder(format_of(content_type), self.decode, self.limits.body_bytes, self.limits.item_bytes)
@@ -183,6 +184,12 @@ def check_length(length: str, most: int) -> None:
         raise BodyError(400, f"Content-Length should be a number, got {length!r:.80}")
     if int(length) > most:
         raise BodyError(413, f"the body has more than {most} bytes; send it in parts")
+
+
+def check_encoding(encoding: str) -> None:
+    """Raise for a compressed body, which would be stored as it is."""
+    if encoding.strip().lower() not in ("", "identity"):
+        raise BodyError(415, f"Content-Encoding is not supported, got {encoding!r:.80}: send the body uncompressed")
 
 
 def key_of(headers: Mapping[str, str]) -> str | None:

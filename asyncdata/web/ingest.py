@@ -6,6 +6,8 @@ from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
+from asyncdata.errors import PlanError
+from asyncdata.graph.node import check_count
 from asyncdata.runtime.optional_packages import require
 from asyncdata.web.admission import Authenticate
 from asyncdata.web.channel_writers import AnyChannel, writer_of
@@ -14,9 +16,10 @@ from asyncdata.web.decoding import Decode
 from asyncdata.web.http import Ingest, Limits
 from asyncdata.web.monitoring import Health, Metrics
 from asyncdata.web.openapi import OpenApi
+from asyncdata.web.sources import decode_for, seconds_for
 from asyncdata.web.websocket import IngestSocket
 
-__all__ = ("ingest_app",)
+__all__ = ("application", "ingest_app")
 
 
 def ingest_app(
@@ -61,10 +64,24 @@ def ingest_app(
     >>> app = ad.web.ingest_app(ad.Channel())  # doctest: +SKIP
     """
     writer = writer_of(channel)
+    decode = decode_for("ingest_app", decode)
+    if not (authenticate is None or callable(authenticate)):
+        raise PlanError(f"ingest_app(authenticate=) must be a function of headers, got {authenticate!r:.80}")
+    limits = Limits(
+        check_count("ingest_app", "max_body_bytes", max_body_bytes, 1),
+        check_count("ingest_app", "max_item_bytes", max_item_bytes, 1),
+        seconds_for("ingest_app", "body_seconds", body_seconds),
+        max(check_count("ingest_app", "receiving_bytes", receiving_bytes, 1), max_body_bytes),
+    )
+    return application(channel, Ingest(writer, decode, limits, authenticate), consumer)
+
+
+def application(channel: AnyChannel, ingest: Ingest, consumer: Consumer | None) -> Any:
+    """Return the application around an endpoint that receives requests."""
+    if not (consumer is None or isinstance(consumer, Consumer)):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise PlanError(f"ingest_app(consumer=) must be a Consumer, got {consumer!r:.80}")
     applications = require("starlette.applications", "ingest_app", "'asyncdata[web]'")
     routing = require("starlette.routing", "ingest_app", "'asyncdata[web]'")
-    limits = Limits(max_body_bytes, max_item_bytes, body_seconds, max(receiving_bytes, max_body_bytes))
-    ingest = Ingest(writer, decode, limits, authenticate)
 
     @asynccontextmanager
     async def lifespan(app: Any) -> AsyncGenerator[None, None]:

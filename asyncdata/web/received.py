@@ -32,9 +32,12 @@ class Freshness:
         """Return the limits that the user asked for; `None` without limits."""
         if max_age is None and min_version is None:
             return None
-        if max_age is not None and (not isinstance(max_age, (int, float)) or max_age <= 0):
+        if max_age is not None and (
+            isinstance(max_age, bool) or not isinstance(max_age, (int, float)) or not max_age > 0
+        ):
             raise PlanError(f"from_channel(max_age=) must be a number of seconds above 0, got {max_age!r:.80}")
-        if min_version is not None and not isinstance(min_version, int) and not callable(min_version):
+        is_number = isinstance(min_version, int) and not isinstance(min_version, bool)
+        if min_version is not None and not is_number and not callable(min_version):
             raise PlanError(
                 "from_channel(min_version=) must be an integer, or a function that returns the current one, "
                 f"got {min_version!r:.80}"

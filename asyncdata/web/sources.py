@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from inspect import iscoroutinefunction
 from typing import Any, cast
 
 from asyncdata.elements.validation import check_flag
@@ -22,7 +23,15 @@ from asyncdata.web.redis_stream import RedisStream
 from asyncdata.web.stored import Stored
 from asyncdata.web.websocket_stream import Subscribe, WebSocketStream
 
-__all__ = ("channel_source", "http_stream_source", "nats_source", "redis_source", "websocket_source")
+__all__ = (
+    "channel_source",
+    "decode_for",
+    "http_stream_source",
+    "nats_source",
+    "redis_source",
+    "seconds_for",
+    "websocket_source",
+)
 
 
 def channel_source(channel: object, freshness: Freshness | None, decode: Any, ack: Any, follow: Any) -> Node:
@@ -109,14 +118,16 @@ def check_url(method: str, url: object, schemes: tuple[str, ...]) -> None:
 
 
 def seconds_for(method: str, name: str, value: Any) -> float:
+    """Return a number of seconds above 0."""
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0:
         raise PlanError(f"{method}({name}=) must be a number of seconds above 0, got {value!r:.80}")
     return float(value)
 
 
 def decode_for(method: str, decode: Any) -> Decode | None:
-    if decode is not None and not callable(decode):
-        raise PlanError(f"{method}(decode=) must be a function of bytes, got {decode!r:.80}")
+    """Return the user's function of bytes, if there is one."""
+    if decode is not None and (not callable(decode) or iscoroutinefunction(decode)):
+        raise PlanError(f"{method}(decode=) must be a plain function of bytes, got {decode!r:.80}")
     return decode
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Self, TypeAlias, final
 
-from asyncdata.errors import ResumeError
+from asyncdata.errors import DataLossError, ResumeError
 from asyncdata.runtime.optional_packages import require
 from asyncdata.web.decoding import Decode, json_decoder
 from asyncdata.web.reconnecting import Reconnecting
@@ -17,6 +17,9 @@ Subscribe: TypeAlias = str | bytes | Callable[[Any], str | bytes]
 """The first message to send, or a function that makes it from the last item that came (`None` if none did)."""
 
 MESSAGE_BYTES: Final = 16 << 20
+
+TOO_LONG: Final = 1009
+"""The code with which a WebSocket is closed after a message that is too long."""
 
 
 @dataclass(frozen=True)
@@ -67,6 +70,7 @@ class WebSocketReader:
             except exceptions.ConnectionClosedOK:
                 self.ended = True
             except (exceptions.ConnectionClosed, OSError, TimeoutError) as error:
+                self.check_size(error)
                 await self.broken(ConnectionError(f"{self.name}: {error}"))
             except exceptions.WebSocketException:  # the address is wrong, or access is refused
                 self.ended = True
@@ -75,6 +79,13 @@ class WebSocketReader:
                 return self.item(message)
         await self.aclose()
         raise StopAsyncIteration
+
+    def check_size(self, error: Exception) -> None:
+        """Raise if the connection was closed because a message is too long: it would be lost, or come again."""
+        sent = getattr(error, "sent", None)
+        if sent is not None and sent.code == TOO_LONG:
+            self.ended = True
+            raise DataLossError(f"{self.name}: message {self.count} has more than {MESSAGE_BYTES} bytes")
 
     def item(self, message: str | bytes) -> Any:
         """Return the item of a message: text is JSON, bytes stay as they are; the user's function decodes both."""

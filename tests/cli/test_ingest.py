@@ -76,6 +76,19 @@ def test_others_need_the_token(tmp_path: Path) -> None:
 
 
 @pytest.mark.web
+def test_what_no_shard_could_hold_is_refused(tmp_path: Path) -> None:
+    httpx, msgpack = pytest.importorskip("httpx"), pytest.importorskip("msgspec.msgpack")
+    headers = {"Content-Type": "application/msgpack"}
+    with server(tmp_path) as (url, _), httpx.Client(headers=headers, timeout=30) as client:
+        for item in (msgpack.Ext(5, b"x"), {"x": float("nan")}, {(1, 2): 3}):
+            reply = client.post(f"{url}/ingest", content=msgpack.encode([0, item]))
+            assert (reply.status_code, reply.json()["accepted"]) == (400, 0), reply.text
+        reply = client.post(f"{url}/ingest", content=msgpack.encode([1, b"\xff", 1 << 63]))
+        assert reply.json() == {"accepted": 3}
+    assert list(ad.JsonLinesDataset(sorted(map(str, tmp_path.glob("*.jsonl"))))) == [1, "/w==", 1 << 63]
+
+
+@pytest.mark.web
 def test_shards_go_on_where_one_was_killed_between_the_shard_and_its_note(tmp_path: Path) -> None:
     pytest.importorskip("msgspec")
     shards = Shards(str(tmp_path), "jsonl", 3, 60)

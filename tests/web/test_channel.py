@@ -100,12 +100,12 @@ def test_an_item_is_given_as_soon_as_it_is_there(run: Run) -> None:
 def test_a_full_channel_holds_up_who_sends_in_turn(run: Run) -> None:
     async def body() -> None:
         channel = ad.Channel(max_items=4)
-        await channel.send("abcd")
-        tasks = [asyncio.create_task(channel.send(items)) for items in ("e", "fgh", "i")]
+        await channel.send([*"abcd"])
+        tasks = [asyncio.create_task(channel.send([*items])) for items in ("e", "fgh", "i")]
         await asyncio.sleep(0)
         assert channel.stats()["waiting"] == 3
         with pytest.raises(ad.ChannelFull, match=r"holds 4 of 4 items.* no space for 1 more"):
-            channel.send_nowait("x")
+            channel.send_nowait([*"x"])
         tasks[1].cancel()
         async with ad.Dataset.from_channel(channel).iterate() as items:
             found = [await anext(items) for _ in range(6)]
@@ -120,8 +120,8 @@ def test_a_full_channel_holds_up_who_sends_in_turn(run: Run) -> None:
 def test_who_is_cancelled_first_in_line_lets_the_next_have_its_turn(run: Run) -> None:
     async def body() -> None:
         channel = ad.Channel(max_items=3)
-        await channel.send("abc")
-        big, small = asyncio.create_task(channel.send("def")), asyncio.create_task(channel.send("g"))
+        await channel.send([*"abc"])
+        big, small = asyncio.create_task(channel.send([*"def"])), asyncio.create_task(channel.send(["g"]))
         await asyncio.sleep(0)
         async with ad.Dataset.from_channel(channel).prefetch(1).iterate() as items:
             assert await anext(items) == "a"
@@ -194,9 +194,9 @@ def test_stale_items_are_dropped_and_counted() -> None:
 def test_items_that_came_too_long_ago_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
     channel, now = ad.Channel(), [100.0]
     monkeypatch.setattr("time.monotonic", lambda: now[0])
-    channel.send_nowait("old")
+    channel.send_nowait([*"old"])
     now[0] = 104.0
-    channel.send_nowait("new")
+    channel.send_nowait([*"new"])
     now[0] = 106.0
     channel.close()
     assert list(ad.Dataset.from_channel(channel, max_age=5)) == list("new")
@@ -209,6 +209,18 @@ def test_leaving_ends_the_wait() -> None:
     with ad.Dataset.from_channel(channel).iterate() as items:
         assert next(items) == 1
     assert not channel.stats()["items"]
+
+
+@pytest.mark.parametrize("items", [{"x": 1}, "ab", b"ab", 5])
+def test_one_item_is_no_list(items: Any) -> None:
+    with pytest.raises(ad.PlanError, match="needs a list of items"):
+        ad.Channel().send_nowait(items)
+
+
+@pytest.mark.parametrize("how", [{"version": "new"}, {"version": 1 << 63}, {"nbytes": -1}])
+def test_wrong_versions_and_sizes(how: dict[str, Any]) -> None:
+    with pytest.raises(ad.PlanError, match=f"send.{next(iter(how))}="):
+        ad.Channel().send_nowait([1], **how)
 
 
 def test_what_cannot_be_done_says_so() -> None:

@@ -67,6 +67,28 @@ def test_it_goes_on_anywhere(each: int, tmp_path: Path) -> None:
     check_resumes(lambda: numbers(tmp_path).shuffle(9, seed=1).map(abs, num_parallel_calls=2).batch(4))
 
 
+WRONG: list[tuple[tuple[Any, ...], dict[str, Any], str]] = [
+    (([1, 2],), {}, "the bytes of a body, got .1, 2."),
+    ((5,), {}, "the bytes of a body"),
+    (("text",), {}, "the bytes of a body"),
+    ((b"x", 17), {}, "key="),
+    ((b"x", ""), {}, "key="),
+    ((b"x", "\ud800"), {}, "key="),
+    ((b"x",), {"version": "new"}, "version="),
+    ((b"x",), {"version": -(1 << 63)}, "version="),
+    ((b"x",), {"content_type": None}, "content_type="),
+]
+
+
+@pytest.mark.parametrize(("arguments", "how", "what"), WRONG, ids=lambda value: str(value))
+def test_what_is_no_body_is_not_stored(
+    arguments: tuple[Any, ...], how: dict[str, Any], what: str, tmp_path: Path
+) -> None:
+    with ad.DurableChannel(tmp_path) as channel, pytest.raises(ad.PlanError, match=what):
+        asyncio.run(channel.send(*arguments, **how))
+    assert list(ad.Dataset.from_channel(tmp_path, follow=False)) == []
+
+
 def test_a_reader_waits_for_what_comes(run: Run, tmp_path: Path) -> None:
     async def body() -> None:
         async with ad.DurableChannel(tmp_path) as channel, ad.Dataset.from_channel(channel).iterate() as items:

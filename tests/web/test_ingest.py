@@ -117,12 +117,31 @@ REFUSED: list[tuple[dict[str, str], bytes, int, int | None, str]] = [
     ({"Content-Type": "application/msgpack"}, b"\x93\x01", 400, None, "truncated"),
     ({"Content-Type": "text/plain"}, b"1", 415, None, "text/plain"),
     ({}, b"1", 415, None, "got none"),
+    ({**BYTES, "Content-Encoding": "gzip"}, b"1", 415, None, "Content-Encoding"),
     (BYTES, bytes(200_000), 413, None, "the item has more than 150000 bytes"),
     (NDJSON, b"1\n" + b"7" * 200_000 + b"\n", 413, 2, "line 2 has more than 150000 bytes"),
     (JSON, b" " * 300_001, 413, None, "more than 300000 bytes"),
     ({**BYTES, "Idempotency-Key": '""'}, b"1", 400, None, "Idempotency-Key"),
     ({**BYTES, "Idempotency-Key": "k" * 1025}, b"1", 400, None, "Idempotency-Key"),
 ]
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        {"decode": 5},
+        {"authenticate": "secret"},
+        {"max_body_bytes": 0},
+        {"max_item_bytes": 1.5},
+        {"body_seconds": 0},
+        {"receiving_bytes": -1},
+        {"consumer": print},
+    ],
+    ids=str,
+)
+def test_wrong_arguments(how: dict[str, Any]) -> None:
+    with pytest.raises(ad.PlanError, match=next(iter(how))):
+        ingest_app(ad.Channel(), **how)
 
 
 def test_what_cannot_be_taken_says_why(channel: Any) -> None:

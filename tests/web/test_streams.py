@@ -262,6 +262,21 @@ def test_a_websocket_that_breaks_is_asked_for_what_comes_next(monkeypatch: pytes
             list(ds.iterate(state=state))
 
 
+def test_a_message_that_is_too_long_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("asyncdata.web.websocket_stream.MESSAGE_BYTES", 100)
+
+    async def talk(socket: Any) -> None:
+        await socket.send("1")
+        await socket.send(f'"{"x" * 200}"')
+        await socket.wait_closed()
+
+    with running(lambda: server.serve(talk, "127.0.0.1", 0)) as port:
+        items = iter(ad.Dataset.from_websocket(f"ws://127.0.0.1:{port}/"))
+        assert next(items) == 1
+        with pytest.raises(ad.DataLossError, match="message 1 has more than 100 bytes"):
+            next(items)
+
+
 def test_wrong_arguments() -> None:
     for wrong in ("ftp://x", 3, b"http://x"):
         with pytest.raises(ad.PlanError, match="needs a URL"):
