@@ -85,7 +85,7 @@ def objects_of(pa: Any, column: Any) -> npt.NDArray[Any]:
         return structs_of(column)
     listed = pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
     if listed and is_plain(pa, kind.value_type):
-        incomplete = any(part.flatten().null_count for part in column.chunks)
+        incomplete = any(part.values.null_count for part in column.chunks)  # also those of missing lists
         return lists_with_missing(column) if incomplete else column.to_numpy()
     if pa.types.is_string(kind) or pa.types.is_binary(kind):
         return column.to_numpy()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import datetime
 import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -69,13 +70,14 @@ class RowTypes:
 
 
 class ParquetEncoder:
-    """Encodes rows, dicts of values by column, as the row groups of one file."""
+    """Encodes rows, dicts of values by column, as the row groups of one file; `before` rows are in earlier files."""
 
-    def __init__(self, types: RowTypes, codec: str = "SNAPPY", group_bytes: int = GROUP_BYTES) -> None:
+    def __init__(self, types: RowTypes, codec: str = "SNAPPY", group_bytes: int = GROUP_BYTES, before: int = 0) -> None:
         self._types = types
         self._codec = codec
         self._group_bytes = min(group_bytes, GROUP_BYTES)
         self._rows: list[Mapping[str, Any]] = []
+        self._first = before  # the number of the first of these rows
         self._size = 0
         self._file = WriteBuffer()
         self._writer: Any = None
@@ -102,10 +104,14 @@ class ParquetEncoder:
 
     def _write(self) -> None:
         if self._rows:
-            if self._types.schema is None:
-                self._types.schema = schema_of(self._rows)
-            table = table_of(self._rows, self._types.schema)
-            self._open().write_table(table, row_group_size=len(self._rows))
+            try:
+                if self._types.schema is None:
+                    self._types.schema = schema_of(self._rows)
+                table = table_of(self._rows, self._types.schema, self._first)
+                self._open().write_table(table, row_group_size=len(self._rows))
+            except (StructureError, arrow("pyarrow", METHOD).ArrowException) as error:
+                raise located(error, self._first, self._first + len(self._rows) - 1) from error.__cause__
+            self._first += len(self._rows)
             self._rows, self._size = [], 0
 
     def _open(self) -> Any:
@@ -115,6 +121,15 @@ class ParquetEncoder:
             pq = arrow("pyarrow.parquet", METHOD)
             self._writer = pq.ParquetWriter(self._file, schema, compression=self._codec, write_page_checksum=True)
         return self._writer
+
+
+def located(error: Exception, first: int, last: int) -> StructureError:
+    """Return an error of a row group that says in which elements the problem is."""
+    problem = error if isinstance(error, StructureError) else StructureError(f"{METHOD}: {error}")
+    if not hasattr(problem, "__notes__"):
+        where = f"element {first}" if first == last else f"one of the elements {first} to {last}"
+        problem.add_note(f"{where} of the dataset")
+    return problem
 
 
 def size_of(value: Any) -> int:
@@ -151,9 +166,12 @@ def type_of(pa: Any, values: Sequence[Any]) -> Any:
     kind = pa.from_numpy_dtype(arrays[0].dtype)
     if {len(shape) for shape in shapes} == {1}:
         alike = len(shapes) == 1 and len(arrays) > 1  # one array does not show whether others have the same shape
+        alike = alike and arrays[0].size > 0  # Parquet has no lists of the fixed size 0
         return pa.list_(kind, arrays[0].size) if alike else pa.list_(kind)
     if len(shapes) > 1:
         raise ValueError(f"arrays of several axes must have one shape, got {sorted(shapes)[:3]}")
+    if not arrays[0].size:
+        raise ValueError(f"arrays of several axes must have values, got the shape {arrays[0].shape}")
     return pa.fixed_shape_tensor(kind, arrays[0].shape)
 
 
@@ -162,20 +180,22 @@ def listed(value: Any) -> Any:
     return cast("npt.NDArray[Any]", value).tolist() if isinstance(value, np.ndarray) else value
 
 
-def table_of(rows: Sequence[Mapping[str, Any]], schema: Any) -> Any:
-    """Return rows as columns of these types; `StructureError` for a value that does not fit."""
+def table_of(rows: Sequence[Mapping[str, Any]], schema: Any, first: int = 0) -> Any:
+    """Return rows, from number `first` on, as columns of these types; `StructureError` for what does not fit."""
     pa = arrow("pyarrow", METHOD)
     known = set(schema.names)
-    for row in rows:
+    for number, row in enumerate(rows, first):
         if not known.issuperset(row):
-            raise StructureError(
+            error = StructureError(
                 f"{METHOD}: a row has the column {min(set(map(str, row)) - known)!r}, which was not in the first row "
                 f"group; its columns are {schema.names}; give schema=, or the same columns in each row"
             )
-    return pa.Table.from_arrays([column_of(pa, field, rows) for field in schema], schema=schema)
+            error.add_note(f"element {number} of the dataset")
+            raise error
+    return pa.Table.from_arrays([column_of(pa, field, rows, first) for field in schema], schema=schema)
 
 
-def column_of(pa: Any, field: Any, rows: Sequence[Mapping[str, Any]]) -> Any:
+def column_of(pa: Any, field: Any, rows: Sequence[Mapping[str, Any]], first: int) -> Any:
     """Return the values of a column."""
     values = [row.get(field.name) for row in rows]
     for value in values:
@@ -184,17 +204,24 @@ def column_of(pa: Any, field: Any, rows: Sequence[Mapping[str, Any]]) -> Any:
     try:
         return array_of(pa, values, field.type)
     except (ValueError, TypeError, NotImplementedError, OverflowError) as error:
-        for value in values:
-            try:
-                array_of(pa, [value], field.type)
-            except (ValueError, TypeError, NotImplementedError, OverflowError):
-                break
-        else:
-            value = values
-        raise StructureError(
+        place = next((place for place, value in enumerate(values) if not fits(pa, value, field.type)), None)
+        value = values if place is None else values[place]
+        problem = StructureError(
             f"{METHOD}: the column {field.name!r} is {field.type}, which {value!r:.80} does not fit: {error}; the "
             "first row group decided the types; give schema= for others"
-        ) from error
+        )
+        if place is not None:
+            problem.add_note(f"element {first + place} of the dataset")
+        raise problem from error
+
+
+def fits(pa: Any, value: Any, kind: Any) -> bool:
+    """Return whether a column of this type can store a value."""
+    try:
+        array_of(pa, [value], kind)
+    except (ValueError, TypeError, NotImplementedError, OverflowError):
+        return False
+    return True
 
 
 def check_lossless(pa: Any, found: Any, kind: Any) -> None:
@@ -210,6 +237,8 @@ def check_lossless(pa: Any, found: Any, kind: Any) -> None:
         check_lossless(pa, found.value_type, kind.value_type)
     elif pa.types.is_integer(kind) and (pa.types.is_floating(found) or pa.types.is_decimal(found)):
         raise ValueError("they are not integers")
+    elif pa.types.is_boolean(kind) and not (pa.types.is_boolean(found) or pa.types.is_null(found)):
+        raise ValueError("they are not booleans")
 
 
 def is_listed(pa: Any, kind: Any) -> bool:
@@ -225,10 +254,50 @@ def array_of(pa: Any, values: Sequence[Any], kind: Any) -> Any:
             raise ValueError(f"the shape {shape} is needed")
         rows = [None if value is None else np.ravel(value) for value in values]
         return pa.ExtensionArray.from_storage(kind, array_of(pa, rows, kind.storage_type))
-    if pa.types.is_fixed_size_list(kind) and all(type(value) is np.ndarray for value in values):
-        rows = np.stack(cast("list[npt.NDArray[Any]]", values)) if values else np.empty((0, kind.list_size))
+    if pa.types.is_fixed_size_list(kind) and not kind.list_size:
+        raise ValueError("Parquet has no lists of the fixed size 0")
+    if pa.types.is_fixed_size_list(kind) and values and all(type(value) is np.ndarray for value in values):
+        rows = np.stack(cast("list[npt.NDArray[Any]]", values))
         if rows.ndim == 2 and rows.shape[1] == kind.list_size:
+            check_lossless(pa, pa.from_numpy_dtype(rows.dtype.newbyteorder("=")), kind.value_type)
             return pa.FixedSizeListArray.from_arrays(pa.array(rows.reshape(-1), kind.value_type), type=kind)
     plain = values if is_listed(pa, kind) else [listed(value) for value in values]
-    check_lossless(pa, pa.infer_type(plain), kind)
-    return pa.array(plain, kind, from_pandas=False)
+    found = pa.infer_type(plain)
+    check_lossless(pa, found, kind)
+    check_texts(pa, plain, kind)
+    try:
+        made = pa.array(plain, kind, from_pandas=False)
+    except TypeError:
+        made = pa.array([dates_of_python(value) for value in plain], kind)
+    if pa.types.is_temporal(kind) and pa.types.is_temporal(found):
+        check_times(pa, plain, made, found)
+    return made
+
+
+def dates_of_python(value: Any) -> Any:
+    """Return NumPy's dates as Python's, as Arrow takes no others as objects; other values unchanged."""
+    if isinstance(value, dict):
+        return {name: dates_of_python(part) for name, part in cast("dict[Any, Any]", value).items()}
+    is_days = isinstance(value, (np.datetime64, np.ndarray)) and cast("Any", value).dtype == "M8[D]"
+    return cast("Any", value).tolist() if is_days else value
+
+
+def check_texts(pa: Any, values: Sequence[Any], kind: Any) -> None:
+    """Raise for bytes in a column of strings, and the other way round, which Arrow would convert."""
+    is_text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
+    is_binary = pa.types.is_binary(kind) or pa.types.is_large_binary(kind)
+    if is_text or is_binary:
+        wrong = bytes if is_text else str
+        if any(issubclass(one, wrong) for one in set(map(type, values))):
+            raise ValueError(f"{'str' if is_text else 'bytes'} is needed, got {wrong.__name__}")
+
+
+def check_times(pa: Any, values: Sequence[Any], made: Any, found: Any) -> None:
+    """Raise if times lose their time zone or a part of a second, which Arrow does not report for Python's."""
+    kind = made.type
+    if pa.types.is_timestamp(kind):
+        naive = {value.tzinfo is None for value in values if isinstance(value, datetime.datetime)}
+        if naive - {kind.tz is None}:
+            raise ValueError("times with and without a time zone cannot be in one column")
+    if found != kind and not made.cast(found).equals(pa.array(values, found)):
+        raise ValueError("a part of the time would be lost")

@@ -122,7 +122,7 @@ class ParquetRows(ShardFormat):
         self._columns = RowTypes.from_text(memo)
 
     def encoder(self, before: int) -> ParquetEncoder:
-        return ParquetEncoder(self._columns, self._codec, self._group_bytes)
+        return ParquetEncoder(self._columns, self._codec, self._group_bytes, before)
 
 
 def framed(element: Any) -> bytes:

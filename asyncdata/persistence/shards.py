@@ -95,6 +95,7 @@ class ShardedWrite:
         try:
             manifest = self.read_manifest()
             self.done.extend(manifest["shards"])
+            self.check_done()
             if "memo" in manifest:
                 self.format.resume(manifest["memo"])
             if not manifest["complete"]:
@@ -130,6 +131,21 @@ class ShardedWrite:
                 "seeds or shards; delete it to start again, or give another one"
             )
         return manifest
+
+    def check_done(self) -> None:
+        """Raise `ResumeError` if a file that was complete is missing, or has another size."""
+        for place, (_, size) in enumerate(self.done):
+            store, path = store_for(self.path(place), self.storage)
+            try:
+                found = store.head(path).size
+            except FileNotFoundError:
+                found = -1
+            if found != size:
+                now = "is missing" if found < 0 else f"has {found} bytes"
+                raise ResumeError(
+                    f"{self.format.method}: {self.path(place)} was written with {size} bytes, and now {now}; delete "
+                    f"{self.folder} to write all of it again"
+                )
 
     def manifest_bytes(self) -> bytes:
         """Return the saved progress."""
@@ -190,7 +206,8 @@ class ShardedWrite:
                         break
                 writer.finish()
             except StructureError as error:
-                error.add_note(f"element {before + writer.count} of the dataset")
+                if not hasattr(error, "__notes__"):
+                    error.add_note(f"element {before + writer.count} of the dataset")
                 raise
         return [writer.count, writer.written]
 

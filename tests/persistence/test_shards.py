@@ -149,6 +149,19 @@ def test_a_damaged_manifest_is_an_error(tmp_path: Path) -> None:
         ds.write_tfrecords(tmp_path, shards=2)
 
 
+def test_a_file_that_is_missing_or_was_changed_is_an_error(tmp_path: Path) -> None:
+    names = numbers().write_tfrecords(tmp_path, shards=3)
+    content = Path(names[1]).read_bytes()
+    Path(names[1]).write_bytes(content[:-1])
+    with pytest.raises(ResumeError, match=r"00001\.tfrecord was written with \d+ bytes, and now has \d+ bytes"):
+        numbers().write_tfrecords(tmp_path, shards=3)
+    Path(names[1]).unlink()
+    with pytest.raises(ResumeError, match=r"00001\.tfrecord was written with \d+ bytes, and now is missing"):
+        numbers().write_tfrecords(tmp_path, shards=3)
+    Path(names[1]).write_bytes(content)
+    assert numbers().write_tfrecords(tmp_path, shards=3) == names
+
+
 def test_what_json_does_not_have_is_an_error_that_names_the_element(tmp_path: Path) -> None:
     with pytest.raises(ad.StructureError, match="write_jsonl") as caught:
         ad.Dataset.from_list([1.0, float("nan")]).write_jsonl(tmp_path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import hashlib
 import io
 import json
@@ -231,6 +232,76 @@ def test_rows_that_do_not_fit_the_first_ones(tmp_path: Path, wrong: Any, message
     with pytest.raises(StructureError, match=message):
         ad.Dataset.from_generator(lambda: iter([first, wrong])).write_parquet(tmp_path, shard_bytes=1)
     assert visible(tmp_path) == ["00000.parquet"]
+
+
+def write(folder: Path, values: list[Any], kind: Any = None) -> list[Any]:
+    """Write values to a column, of a type if one is given, and read them."""
+    pa = pytest.importorskip("pyarrow")
+    schema = None if kind is None else pa.schema([("x", kind)])
+    ds = ad.Dataset.from_generator(lambda: iter([{"x": value} for value in values]))
+    return [row["x"] for row in ad.ParquetDataset(ds.write_parquet(folder, schema=schema))]
+
+
+@pytest.mark.formats
+@pytest.mark.parametrize(
+    "values",
+    [
+        [np.arange(3, dtype=np.int32), None, np.arange(3, dtype=np.int32)],
+        [np.array([True, False]), None, np.array([True, True])],
+        [np.ones((2, 2), np.int8), None, np.ones((2, 2), np.int8)],
+        [np.zeros(0), np.zeros(0), None],
+        [np.datetime64("2020-01-01"), None],
+        [np.array(["2020-01-01"], "M8[D]"), None],
+        [{"day": np.datetime64("2020-01-01"), "at": np.datetime64(1, "ns")}, None],
+        [np.timedelta64(1, "us"), None],
+    ],
+    ids=str,
+)
+def test_arrays_and_times_come_back_as_they_were(tmp_path: Path, values: list[Any]) -> None:
+    assert repr(write(tmp_path, values)) == repr(values)
+
+
+NOON = datetime.datetime(2020, 1, 1, 12, 0, 0, 7)
+
+
+@pytest.mark.formats
+@pytest.mark.parametrize(
+    ("kind", "value", "message"),
+    [
+        ("date32", NOON, "a part of the time would be lost"),
+        ("timestamp s", NOON, "a part of the time would be lost"),
+        ("duration s", datetime.timedelta(microseconds=7), "a part of the time would be lost"),
+        ("timestamp us", NOON.replace(tzinfo=datetime.UTC), "with and without a time zone"),
+        ("string", b"a", "str is needed, got bytes"),
+        ("binary", "a", "bytes is needed, got str"),
+        ("list_ bool_ 1", np.array([2]), "they are not booleans"),
+        ("list_ int8 1", np.array([1.5]), "they are not integers"),
+    ],
+)
+def test_a_value_that_would_be_changed_is_an_error(tmp_path: Path, kind: str, value: Any, message: str) -> None:
+    """The first value fits, so the error names the second one."""
+    pa = pytest.importorskip("pyarrow")
+    name, *arguments = kind.split()
+    inner = [getattr(pa, one)() if hasattr(pa, one) else int(one) if one.isdigit() else one for one in arguments]
+    with pytest.raises(StructureError, match=message) as caught:
+        write(tmp_path, [None, value], getattr(pa, name)(*inner))
+    assert caught.value.__notes__ == ["element 1 of the dataset"]
+
+
+@pytest.mark.formats
+def test_what_parquet_cannot_hold(tmp_path: Path) -> None:
+    pa = pytest.importorskip("pyarrow")
+    with pytest.raises(StructureError, match="must have values") as caught:
+        write(tmp_path / "a", [np.zeros((0, 3)), np.zeros((0, 3))])
+    assert caught.value.__notes__ == ["one of the elements 0 to 1 of the dataset"]
+    with pytest.raises(StructureError, match="no lists of the fixed size 0"):
+        write(tmp_path / "b", [[]], pa.list_(pa.int8(), 0))
+    with pytest.raises(StructureError, match="no child field") as caught:
+        write(tmp_path / "c", [{}])
+    assert caught.value.__notes__ == ["element 0 of the dataset"]
+    ds = ad.Dataset.from_generator(lambda: iter([{"x": 1}, {"x": None}]))
+    with pytest.raises(StructureError, match="declared non-nullable"):
+        ds.write_parquet(tmp_path / "d", schema=pa.schema([pa.field("x", pa.int64(), nullable=False)]))
 
 
 @pytest.mark.formats
