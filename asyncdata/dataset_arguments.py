@@ -86,6 +86,13 @@ def plan_of_source(source: Source, num_parallel_calls: int | None) -> Map:
     """Return the plan that reads the elements of a source by their numbers."""
     if not hasattr(source, "__getitem__") or not hasattr(source, "__len__"):
         raise PlanError(f"from_source needs an object with __len__ and __getitem__, got {source!r:.80}")
+    named: Any = source
+    if isinstance(named, Mapping) and named and 0 not in named:
+        names = [*cast("Mapping[Any, Any]", named)]
+        raise PlanError(
+            f"from_source needs elements with numbers, and this {type(source).__name__} has names, {names!r:.80}; give "
+            f"one of its values, such as source[{names[0]!r}]"
+        )
     return Map.of(Range(range(len(source))), Getter(source), num_parallel_calls, None, "thread")
 
 

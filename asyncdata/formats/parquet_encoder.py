@@ -278,8 +278,8 @@ def dates_of_python(value: Any) -> Any:
     """Return NumPy's dates as Python's, as Arrow takes no others as objects; other values unchanged."""
     if isinstance(value, dict):
         return {name: dates_of_python(part) for name, part in cast("dict[Any, Any]", value).items()}
-    is_days = isinstance(value, (np.datetime64, np.ndarray)) and cast("Any", value).dtype == "M8[D]"
-    return cast("Any", value).tolist() if is_days else value
+    found: Any = value
+    return found.tolist() if isinstance(value, (np.datetime64, np.ndarray)) and found.dtype == "M8[D]" else found
 
 
 def check_texts(pa: Any, values: Sequence[Any], kind: Any) -> None:

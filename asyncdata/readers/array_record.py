@@ -11,7 +11,7 @@ from asyncdata.errors import PlanError
 from asyncdata.graph.node import check_count
 from asyncdata.readers.files import Filename, checked
 from asyncdata.sources.array_record import ArrayRecords, array_record
-from asyncdata.sources.in_memory import Getter, Range
+from asyncdata.sources.in_memory import Getter, Items, Range
 from asyncdata.transforms.map import Map
 
 __all__ = ("ArrayRecordDataset",)
@@ -28,17 +28,34 @@ class ArrayRecordDataset(Dataset[bytes]):
     >>> ds = ad.ArrayRecordDataset(["a.array_record", "b.array_record"]).shuffle()  # doctest: +SKIP
     """
 
-    def __init__(self, filenames: Filename | Sequence[Filename], num_parallel_reads: int | None = None) -> None:
-        """Read `filenames`, a local path or several, in `num_parallel_reads` threads (one by default)."""
+    def __init__(
+        self, filenames: Filename | Sequence[Filename] | Dataset[str], num_parallel_reads: int | None = None
+    ) -> None:
+        """Read `filenames`, a local path, several, or `list_files(shuffle=False)`.
+
+        Records are read in `num_parallel_reads` threads, one by default.
+        """
         method = "ArrayRecordDataset"
         array_record()  # raises here if it is not installed
         if num_parallel_reads is not None:
             check_count(method, "num_parallel_reads", num_parallel_reads, 1)
-        if isinstance(filenames, Dataset) or not (isinstance(filenames, os.PathLike) or hasattr(filenames, "__iter__")):
-            raise PlanError(f"{method}(filenames=) must be a path, or several in a list, got {filenames!r:.80}")
-        single = isinstance(filenames, (str, bytes, os.PathLike))
-        names = [cast("Any", filenames)] if single else [*cast("Sequence[Any]", filenames)]
-        records = ArrayRecords([checked(method, name) for name in names])
+        names = [checked(method, name) for name in names_in(method, filenames)]
+        records = ArrayRecords(names)
         get = Getter(records)
         get.name = get.label = f"{method}({len(names)} files, {len(records)} records)"
         super().__init__(Map.of(Range(range(len(records))), get, num_parallel_reads, None, "thread"))
+
+
+def names_in(method: str, filenames: Any) -> Sequence[Any]:
+    """Return the names of files, which must be known when the dataset is made; else `PlanError`."""
+    if isinstance(filenames, (str, bytes, os.PathLike)):
+        return [cast("Any", filenames)]
+    if isinstance(filenames, Dataset):
+        plan = cast("Dataset[Any]", filenames).plan
+        if isinstance(plan, Items):
+            return plan.items
+    elif hasattr(filenames, "__iter__"):
+        return [*filenames]
+    raise PlanError(
+        f"{method}(filenames=) must be a path, several in a list, or list_files(shuffle=False), got {filenames!r:.80}"
+    )

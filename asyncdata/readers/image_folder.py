@@ -60,6 +60,8 @@ class ImageFolderDataset(Dataset[tuple[bytes, int]]):
         method = "ImageFolderDataset"
         if num_parallel_reads is not None:
             check_count(method, "num_parallel_reads", num_parallel_reads, 1, (AUTOTUNE,))
+        if isinstance(class_names, str):
+            raise PlanError(f"{method}(class_names=) must be a list of names, got {class_names!r:.80}")
         storage = StorageOptions.of(method, storage_options, cache_dir)
         root = root_of(path)
         classes = classes_of(root, extensions, storage)
@@ -76,7 +78,10 @@ class ImageFolderDataset(Dataset[tuple[bytes, int]]):
 
 def root_of(path: str | os.PathLike[str]) -> str:
     """Return a folder with a slash at its end."""
-    folder = os.fspath(path)
+    try:
+        folder = os.fspath(path)
+    except TypeError:
+        raise PlanError(f"ImageFolderDataset(path=) must be a folder, as a str or PathLike, got {path!r:.80}") from None
     return (local_path(folder) if is_local(folder) else folder).rstrip("/") + "/"
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol, cast
 
@@ -87,11 +87,14 @@ class Getter(Call):
         if self.get_batch is None or block.failed:
             return super().run(block, term)
         try:
-            items = list(self.get_batch(block.items))
+            found = self.get_batch(block.items)
+            items = list(found)
         except Exception:  # noqa: BLE001  one by one, to find the element that fails
             return super().run(block, term)
         if len(items) != len(block):
             raise StageError(f"{self.name}: it returned {len(items)} elements for {len(block)} indices")
+        if isinstance(found, Mapping):
+            raise StageError(f"{self.name}: it returned a dict for {len(block)} indices, and not a list of elements")
         return Block(isolated(items) if self.holds else items, block.tickets)
 
 

@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from functools import cached_property
+from glob import has_magic
 from itertools import chain
 from typing import Any, ClassVar, Final, NamedTuple, Protocol, TypeAlias, cast, final
 
@@ -188,6 +189,8 @@ class ParsedFile(Node):
         if failed:
             for place, item in enumerate(items):
                 if isinstance(item, Exception):
+                    if isinstance(item, FileNotFoundError) and has_magic(self.shown):
+                        item.add_note("the path looks like a pattern: Dataset.list_files gives the files that match")
                     lost = found.lost and place == len(items) - 1
                     items[place] = noted(item, self.label(), ordinal + place, lost)
         tickets = FileTickets(file, ordinal, len(items), begin, found.passed, -1 if failed else found.end, found.lost)

@@ -48,6 +48,13 @@ def test_any_order(path: Path, tmp_path: Path) -> None:
     check_resumes(lambda: ad.ArrayRecordDataset(files).shuffle(seed=1).batch(4), places=8)
 
 
+def test_names_from_a_listing(path: Path) -> None:
+    files = ad.Dataset.list_files(str(path), shuffle=False)
+    assert list(ad.ArrayRecordDataset(files)) == RECORDS
+    with pytest.raises(PlanError, match=r"or list_files\(shuffle=False\)"):
+        ad.ArrayRecordDataset(ad.Dataset.list_files(str(path)))
+
+
 def test_one_reader_travels_to_other_processes(path: Path) -> None:
     records = pickle.loads(pickle.dumps(ArrayRecords([str(path)])))
     assert (len(records), records[3], records.__getitems__([5, 2])) == (40, RECORDS[3], [RECORDS[5], RECORDS[2]])
@@ -89,7 +96,7 @@ def test_a_file_that_was_replaced(path: Path) -> None:
 
 
 def test_mistakes(path: Path) -> None:
-    with pytest.raises(PlanError, match="must be a path, or several"):
+    with pytest.raises(PlanError, match="must be a path, several in a list"):
         ad.ArrayRecordDataset(3)  # type: ignore[arg-type]
     with pytest.raises(PlanError, match="reads local files"):
         ad.ArrayRecordDataset("http://example.org/a")

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import asyncdata as ad
+from asyncdata.errors import StageError
 from asyncdata.testing import check_resumes
 
 ROWS = 300
@@ -53,6 +54,20 @@ def test_getitems_gets_many_at_once_and_failures_stay_in_their_places() -> None:
     with pytest.raises(ValueError, match="150"):
         ds[150]
     assert ds[7] == 49
+
+
+class Columns(MapStyle):
+    def __getitems__(self, indices: Sequence[int]) -> Any:
+        return {index: index for index in indices}
+
+
+def test_what_is_no_list_of_elements_is_an_error() -> None:
+    """As many names as there are indices are no elements, nor are the splits of a `DatasetDict`."""
+    with pytest.raises(StageError, match="it returned a dict for"):
+        list(ad.Dataset.from_source(Columns()))
+    with pytest.raises(ad.PlanError, match=r"this dict has names, \['train'\]; give one of its values, such as source"):
+        ad.Dataset.from_source({"train": [1, 2]})  # type: ignore[arg-type]
+    assert list(ad.Dataset.from_source({0: "a", 1: "b"})) == ["a", "b"]
 
 
 @pytest.mark.torch

@@ -46,6 +46,10 @@ def test_classes_and_extensions(root: Path) -> None:
     assert len(ad.ImageFolderDataset(root, None)) == 6
     with pytest.raises(ad.PlanError, match="'cow' is not among the folders"):
         ad.ImageFolderDataset(root, class_names=["cow"])
+    with pytest.raises(ad.PlanError, match=r"class_names=\) must be a list"):
+        ad.ImageFolderDataset(root, class_names="cat")
+    with pytest.raises(ad.PlanError, match=r"path=\) must be a folder"):
+        ad.ImageFolderDataset([root])  # type: ignore[arg-type]
     with pytest.raises(FileNotFoundError, match="no file with one of the extensions"):
         ad.ImageFolderDataset(root / "cat")
 

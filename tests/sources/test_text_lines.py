@@ -172,3 +172,9 @@ def test_their_number_is_not_known(path: Path) -> None:
     assert ds.cardinality() == ad.UNKNOWN_CARDINALITY
     assert ds.element_spec == ad.TensorSpec((), object)
     assert ds.explain().splitlines()[3] == "resume     exact"
+
+
+def test_a_pattern_for_a_path_is_an_error_that_names_list_files(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError) as caught:
+        list(ad.TextLineDataset(tmp_path / "*.txt"))
+    assert "Dataset.list_files" in "".join(caught.value.__notes__)
