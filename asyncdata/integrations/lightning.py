@@ -3,6 +3,7 @@
 Lightning reads one batch ahead of a loader without a length, to know which batch is the last, and then saves the
 loader's state: the batch that it read ahead would be lost. From a checkpoint at the end of an epoch Lightning continues
 with the next epoch, and does not load the loader's state: the loader would begin with its first epoch again.
+With `reload_dataloaders_every_n_epochs` Lightning begins an epoch twice, and has read ahead the first time.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Iterator
 from types import FrameType
 from typing import Any, Final
 
-__all__ = ("batches_ahead", "epoch_to_begin", "was_last_batch")
+__all__ = ("batches_ahead", "epoch_to_begin", "reloaded_epoch", "was_last_batch")
 
 PACKAGES: Final = ("pytorch_lightning", "lightning")
 
@@ -28,6 +29,14 @@ def epoch_to_begin(frame: FrameType | None) -> int | None:
     """Return the number of the epoch that Lightning's training loop begins in this frame."""
     for caller in callers(frame):
         if is_fit_loop(caller):
+            return caller.epoch_progress.current.processed
+    return None
+
+
+def reloaded_epoch(frame: FrameType | None) -> int | None:
+    """Return the number of the epoch that Lightning's training loop begins in this frame, if it reloads its loaders."""
+    for caller in callers(frame):
+        if is_fit_loop(caller) and caller.trainer.reload_dataloaders_every_n_epochs:
             return caller.epoch_progress.current.processed
     return None
 

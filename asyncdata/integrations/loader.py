@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar
 
 from asyncdata.graph.node import check_count
 from asyncdata.integrations.gather_state import gathered_state, own_state
-from asyncdata.integrations.lightning import batches_ahead, epoch_to_begin, was_last_batch
+from asyncdata.integrations.lightning import batches_ahead, epoch_to_begin, reloaded_epoch, was_last_batch
 from asyncdata.iterator import DatasetIterator, state_before_latest
 from asyncdata.observe.bottleneck import Bottleneck
 from asyncdata.observe.statistics import Statistics
@@ -169,6 +169,8 @@ class Loader(Closable, Generic[T]):
         latest, caller = self._latest, caller_of(currentframe())
         if latest is None:
             return self._begin(self.dataset.iterate(epoch=epoch_to_begin(caller)))
+        if latest.begun and not latest.ended and reloaded_epoch(caller) == latest.epoch:
+            return self._begin(self.dataset.iterate(epoch=latest.epoch))
         if latest.begun or (latest.resumed and latest.state_dict()["delivered"] and was_last_batch(caller)):
             return self._begin(self.dataset.iterate())
         return latest

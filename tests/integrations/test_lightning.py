@@ -117,3 +117,12 @@ def test_a_run_of_a_part_of_each_epoch_goes_on_at_the_batch(make: Make, tmp_path
     for stop in (1, 2, 3, 4, 7):
         before = train(make, tmp_path, stop=stop, limit_train_batches=limit)
         assert [*before, *train(make, tmp_path, resume=True, limit_train_batches=limit)] == whole
+
+
+@pytest.mark.parametrize("make", [sized, unsized])
+def test_a_run_that_reloads_its_loader_sees_each_epoch_in_its_order(make: Make, tmp_path: Path) -> None:
+    reload: dict[str, Any] = {"reload_dataloaders_every_n_epochs": 1}
+    assert train(make, tmp_path, **reload) == expected(make)
+    for stop in (2, 5, 8):
+        before = train(make, tmp_path, stop=stop, **reload)
+        assert [*before, *train(make, tmp_path, resume=True, **reload)] == expected(make)
