@@ -15,6 +15,8 @@ from typing import Any, Final, Generic, NamedTuple, Self, TypeVar
 from asyncdata.elements.isolation import isolated
 from asyncdata.errors import ClosedError
 from asyncdata.iterator import DatasetIterator, Reader, ended_by, next_within, ready_elements
+from asyncdata.observe.bottleneck import Bottleneck
+from asyncdata.observe.statistics import Statistics
 from asyncdata.runtime import forks
 from asyncdata.runtime.block import fail
 from asyncdata.runtime.closing import Closable
@@ -239,6 +241,18 @@ class Consumer(Closable, Generic[T]):
                     return delivered(consumer.taken, outcome, StopAsyncIteration)
         finally:
             del self, shared, consumer, outcome  # a traceback may hold this frame
+
+    def stats(self) -> Statistics:
+        """Return the statistics of the pipeline that all consumers read: see `DatasetIterator.stats`."""
+        return self._shared.iterator.stats()
+
+    def monitor(self) -> Callable[[], Statistics]:
+        """Return a function that returns the statistics, for observers: see `DatasetIterator.monitor`."""
+        return self._shared.iterator.monitor()
+
+    def bottleneck(self) -> Bottleneck:
+        """Return which step limits the pipeline, and what to do: see `DatasetIterator.bottleneck`."""
+        return self._shared.iterator.bottleneck()
 
     def close(self) -> None:
         """Stop reading. The others continue; the last one to be closed ends the pipeline."""

@@ -282,3 +282,10 @@ def test_what_ended_the_pipeline_is_raised_again_and_again_though_others_are_beh
         for _ in range(9):
             with pytest.raises(ad.StageError, match="ended after 3"):
                 next(behind)
+
+
+def test_each_consumer_tells_what_the_pipeline_does() -> None:
+    first, second = ad.Dataset.range(10).batch(5).tee(2)
+    assert len([*first]) == len([*second]) == 2
+    assert first.stats().elements == second.stats().elements == second.monitor()().elements == 2
+    assert first.bottleneck().loads == second.bottleneck().loads
