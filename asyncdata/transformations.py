@@ -795,7 +795,7 @@ class Transformations(Generic[T]):
         >>> len(os.listdir(folder))
         2
         """
-        if compression not in {"AUTO", None, ""} or reader_func is not None or shard_func is not None:
+        if compression not in ("AUTO", None, "") or reader_func is not None or shard_func is not None:
             raise PlanError("snapshot() has no compression, reader_func or shard_func: use save() and Dataset.load()")
         most = check_count("snapshot", "max_record_bytes", max_record_bytes, 1)
         return self._next(FileCache.named(self._plan, local_path(path), most))

@@ -589,7 +589,7 @@ def check_count(method: str, name: str, value: Any, least: int, special: tuple[i
     """Return `value` as an int that is at least `least` or one of `special`; raise `PlanError` otherwise."""
     try:
         number = value.__index__()
-    except AttributeError:
+    except (AttributeError, TypeError):  # an array has the method, and refuses
         raise PlanError(f"{method}({name}=) must be an integer, got {value!r}") from None
     if number < least and number not in special:
         raise PlanError(f"{method}({name}=) must be at least {least}, got {number}")

@@ -249,3 +249,8 @@ def not_of_four(pair: Any) -> bool:
     if pair[0] == 4:
         raise ValueError("boom")
     return True
+
+
+def test_an_array_is_no_size() -> None:
+    with pytest.raises(ad.PlanError, match=r"batch\(batch_size=\) must be an integer, got array"):
+        ad.Dataset.range(3).batch(np.array([2, 3]))  # pyright: ignore[reportArgumentType]
