@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterable, Callable, Iterable, Iterator, Mapping, Sequence
-from inspect import isasyncgenfunction
+from inspect import isasyncgenfunction, iscoroutinefunction, isfunction
 from typing import Any, TypeVar, cast
 
 from asyncdata.elements.structure import check_signature, paired, spec_of
@@ -62,6 +62,10 @@ def check_generator(generator: object) -> None:
         raise PlanError(f"from_generator needs a function that returns an iterable, got {generator!r}")
     if isasyncgenfunction(generator):
         raise PlanError(f"from_generator needs a plain function, got {generator!r}: give it to from_async_iterable")
+    if iscoroutinefunction(generator):
+        raise PlanError(
+            f"from_generator needs a plain function, got {generator!r}: give an async generator to from_async_iterable"
+        )
 
 
 def async_iterable_for(value: Any) -> AsyncIterable[Any]:
@@ -78,7 +82,12 @@ def async_iterable_for(value: Any) -> AsyncIterable[Any]:
 def iterable_for(value: Any) -> Iterable[Any]:
     """Return the argument of `from_iterable`; `PlanError` if it is not iterable."""
     if not hasattr(value, "__iter__"):
-        raise PlanError(f"from_iterable needs an iterable, got {value!r}")
+        cure = ""
+        if isfunction(value):
+            cure = f": give it to {'from_async_iterable' if isasyncgenfunction(value) else 'from_generator'}"
+        elif hasattr(value, "__aiter__"):
+            cure = ": give it to from_async_iterable"
+        raise PlanError(f"from_iterable needs an iterable, got {value!r}{cure}")
     return value
 
 

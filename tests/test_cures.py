@@ -68,6 +68,27 @@ def test_an_async_generator_function_is_run_in_each_epoch() -> None:
         ad.Dataset.from_generator(numbers)
 
 
+async def nothing() -> None: ...
+
+
+async def none() -> Any:
+    yield 1
+
+
+@pytest.mark.parametrize(
+    ("make", "cure"),
+    [
+        (lambda: ad.Dataset.from_generator(nothing), "from_async_iterable"),
+        (lambda: ad.Dataset.from_iterable(none), "from_async_iterable"),
+        (lambda: ad.Dataset.from_iterable(none()), "from_async_iterable"),
+        (lambda: ad.Dataset.from_iterable(lambda: iter([1])), "from_generator"),
+    ],
+)
+def test_the_other_way_to_give_elements_is_named(make: Any, cure: str) -> None:
+    with pytest.raises(ad.PlanError, match=f"to {cure}$"):
+        make()
+
+
 def test_rows_of_other_lengths_name_the_steps_for_them() -> None:
     rows = ad.Dataset.from_iterable([1, 2]).map(np.zeros)
     for ds in (rows.batch(2), rows.map(lambda row: {"x": row}).batch(2), rows.map(np.zeros_like, 2).batch(2)):
