@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -77,6 +78,35 @@ def test_any_number_of_descriptors_is_enough_or_an_error(pipeline: tuple[str, ..
     with ThreadPoolExecutor(2) as pool:
         for each in [pool.submit(check_few, limit, pipeline, folder) for limit in range(8, 44, 6)]:
             each.result()
+
+
+FIRST = """
+import os, resource, sys
+resource.setrlimit(resource.RLIMIT_NOFILE, (32, 32))
+import asyncdata as ad
+ds = ad.Dataset.range(5).map(abs, num_parallel_calls=2)
+held = []
+try:
+    while True:
+        held.append(os.open(os.devnull, os.O_RDONLY))
+except OSError:
+    for _ in range(int(sys.argv[1])):
+        os.close(held.pop())
+try:
+    list(ds)
+except OSError as error:
+    print(error.errno)
+for each in held:
+    os.close(each)
+print(list(ds))
+"""
+
+
+@pytest.mark.parametrize("left", first_by_default([1, 2, 3, 4]))
+def test_a_first_event_loop_without_descriptors_is_an_error_and_no_abort(left: int) -> None:
+    command = [sys.executable, "-c", FIRST, str(left)]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+    assert (ran.returncode, ran.stdout.split("\n", 1)) == (0, [f"{errno.EMFILE}", "[0, 1, 2, 3, 4]\n"]), ran.stderr
 
 
 SAME = [PIPELINES[place] for place in (0, 1, 4, 5, 10, 13)]

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import os
 import threading
 import time
 import weakref
 from collections.abc import Callable
-from contextlib import aclosing, suppress
+from contextlib import ExitStack, aclosing, suppress
 from contextvars import copy_context
 from functools import cache
 from typing import Any, Final
@@ -239,7 +240,21 @@ def new_loop() -> asyncio.AbstractEventLoop:
             import uvloop
     except ImportError:
         return asyncio.new_event_loop()
+    check_descriptors()
     return uvloop.new_event_loop() if lock_is_held() else guarded_loop()()
+
+
+NEEDED: Final = 4
+"""How many pairs of descriptors must be left for a first loop of uvloop, which opens a few more than it keeps."""
+
+
+@cache
+def check_descriptors() -> None:
+    """Raise `OSError` if so few files can be opened that libuv would abort the process when it makes its first loop."""
+    with ExitStack() as opened:
+        for _ in range(NEEDED):
+            for descriptor in os.pipe():
+                opened.callback(os.close, descriptor)
 
 
 @cache
