@@ -91,6 +91,8 @@ class WorkerProcess(Process):
                 with STARTING:
                     super().start()
                     forks.register(self)
+            except ChildProcessError:  # this process was forked before this module was imported
+                without_server()
             except SERVER_DIED as error:  # the next try starts a server
                 if attempt == START_TRIES - 1:
                     raise ServerDiedError(

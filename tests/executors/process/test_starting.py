@@ -39,6 +39,24 @@ def test_processes_of_others_find_their_main_module_while_workers_start(method: 
     assert done.stdout.count("imported") == count, "those that are the script's own, and no worker"
 
 
+FORKED_FIRST = """
+import multiprocessing, os
+process = multiprocessing.get_context("forkserver").Process(target=print)
+process.start()  # so the server is there before any module of the package could be told of a fork
+process.join()
+if child := os.fork():
+    raise SystemExit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+import asyncdata as ad
+assert list(ad.Dataset.range(3).map(abs, 1, executor="process")) == [0, 1, 2]
+"""
+
+
+@forkserver
+def test_a_child_of_a_process_that_has_a_fork_server_starts_its_own() -> None:
+    done = subprocess.run([sys.executable, "-c", FORKED_FIRST], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+
+
 def test_a_process_is_told_nothing_of_the_main_module_on_windows(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
