@@ -9,6 +9,7 @@ from typing import Any, Final, cast
 
 import numpy as np
 
+from asyncdata.cli.csv_rows import csv_rows
 from asyncdata.cli.recognised import Found, as_examples, found_at
 from asyncdata.dataset import Dataset
 from asyncdata.formats.tf_example import decode_example, make_example
@@ -70,6 +71,8 @@ def rows_of(found: Found) -> Dataset[Any]:
     """Return the elements of files as dicts."""
     if found.kind == "TFRecord" and as_examples(next(iter(found.dataset.take(1)), b"")):
         return found.dataset.map(features)
+    if found.kind == "CSV":
+        return csv_rows(found.paths, len(found.dataset.element_spec))
     return found.dataset.map(row)
 
 

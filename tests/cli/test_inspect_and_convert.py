@@ -192,3 +192,17 @@ def test_what_a_format_cannot_hold_is_an_error(tmp_path: Path, capsys: Capture) 
     assert main(["convert", str(pictures(tmp_path / "p")), str(tmp_path / "b"), "--to", "jsonl"]) == 1
     assert "write_jsonl: bytes cannot be represented in JSON" in capsys.readouterr().err
     assert main(["convert", str(source), "http://example.org/x", "--to", "jsonl"]) == 2
+
+
+def test_csv_is_converted_without_loss(tmp_path: Path) -> None:
+    """Types hold for all records, not for the first hundred; digits, missing numbers and zeros in front are kept."""
+    lines = [f'{number},0.1234567890{number},{number:05},"a,""b"" ü",,{10**20 + number}' for number in range(150)]
+    lines[140] = ",1e-7,12345,,x,7"
+    (tmp_path / "a.csv").write_text("n,f,zip,text,late,long\n" + "\n".join(lines) + "\n")
+    assert main(["convert", str(tmp_path / "a.csv"), str(tmp_path / "out"), "--to", "jsonl", "--shards", "2"]) == 0
+    found = list(ad.JsonLinesDataset(ad.Dataset.list_files(f"{tmp_path}/out/*.jsonl", shuffle=False)))
+    text = {"text": 'a,"b" ü', "late": ""}
+    first = {"n": 7, "f": 0.12345678907, "zip": "00007", **text, "long": "100000000000000000007"}
+    assert found[7] == first
+    assert found[140] == {"n": None, "f": 1e-7, "zip": "12345", "text": "", "late": "x", "long": "7"}
+    assert len(found) == 150
