@@ -42,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return answer(INTERRUPTED, "interrupted")
     except (asyncdata.PlanError, asyncdata.MissingDependencyError, OSError) as error:
         return answer(REFUSED, one_line(error))
-    except asyncdata.AsyncDataError as error:
+    except (asyncdata.AsyncDataError, UnicodeDecodeError) as error:  # text that is not UTF-8
         return answer(FAILED, one_line(error))
 
 

@@ -88,6 +88,9 @@ class Deadline(NamedTuple):
 
 ENDLESS: Final = Deadline(1 << 62, inf)
 
+MOST_SHOWN: Final = 4
+"""The most members of a batch that a message names."""
+
 
 def name_of(fn: object) -> str:
     """Return the name of this function for messages."""
@@ -113,17 +116,21 @@ def short(fn: object) -> str:
 
 def describe(ticket: Ticket) -> str:
     """Return how an error message names the element with this ticket."""
-    if isinstance(ticket, Numbered):
-        return f"element {ticket.number}"
     if not isinstance(ticket, Tickets):
-        return f"element {ticket}"
+        return f"element {shown(ticket)}"
     first, last = shown(ticket[0]), shown(ticket[len(ticket) - 1])
     return f"elements {first} to {last}" if len(ticket) > 1 else f"element {first}"
 
 
-def shown(ticket: Ticket) -> Any:
-    """Return the text for a ticket in a message: for a batch of batches, its members."""
-    return list(map(shown, ticket)) if isinstance(ticket, Tickets) else ticket
+def shown(ticket: Ticket) -> str:
+    """Return the text for a ticket in a message: a batch by its members, of many only the first and the last."""
+    if isinstance(ticket, Tickets):
+        if len(ticket) > MOST_SHOWN:
+            return f"[{shown(ticket[0])}, ..., {shown(ticket[len(ticket) - 1])}]"
+        return f"[{', '.join(map(shown, ticket))}]"
+    if isinstance(ticket, Numbered):
+        return str(ticket.number)
+    return f"({', '.join(map(shown, cast('tuple[Any, ...]', ticket)))})" if isinstance(ticket, tuple) else str(ticket)
 
 
 class ElementIndex:

@@ -132,7 +132,7 @@ def header_of(files: Sequence[str], open_one: Callable[..., CsvFile], encoding: 
             raise PlanError(f"{name}: it has no header: it is empty")
         if records != found[0]:
             raise PlanError(f"{name} has the columns {records[0]}, and {files[0]} {found[0][0]}; give column_names")
-    return [field.decode(encoding) for field in found[0][0]]
+    return [field.decode(encoding).removeprefix("\ufeff") for field in found[0][0]]  # some programs begin with a BOM
 
 
 def places_of(names: Sequence[str], select: Sequence[int | str] | None) -> list[int]:

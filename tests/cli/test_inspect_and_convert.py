@@ -206,3 +206,12 @@ def test_csv_is_converted_without_loss(tmp_path: Path) -> None:
     assert found[7] == first
     assert found[140] == {"n": None, "f": 1e-7, "zip": "12345", "text": "", "late": "x", "long": "7"}
     assert len(found) == 150
+
+
+def test_csv_that_is_not_utf_8_and_csv_with_a_byte_order_mark(tmp_path: Path, capsys: Capture) -> None:
+    (tmp_path / "a.csv").write_bytes(b"n,f\n1,x\n2,\xff\n")
+    assert main(["convert", str(tmp_path / "a.csv"), str(tmp_path / "a"), "--to", "jsonl"]) == 1
+    assert "'utf-8' codec can't decode byte 0xff" in capsys.readouterr().err
+    (tmp_path / "b.csv").write_bytes(b"\xef\xbb\xbfn,f\r\n1,x\r\n")
+    assert main(["convert", str(tmp_path / "b.csv"), str(tmp_path / "b"), "--to", "jsonl"]) == 0
+    assert list(ad.JsonLinesDataset(tmp_path / "b" / "00000.jsonl")) == [{"n": 1, "f": "x"}]

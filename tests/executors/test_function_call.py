@@ -11,7 +11,7 @@ import pytest
 
 from asyncdata.executors.function_call import Call, ChunkSizer, ThreadPool, describe
 from asyncdata.runtime.block import Block, Failure
-from asyncdata.runtime.tickets import Ordinals
+from asyncdata.runtime.tickets import Numbered, Ordinals
 
 
 def run(fn: Any, *items: Any) -> list[Any]:
@@ -93,7 +93,16 @@ def test_objects_with_an_async_call_are_coroutine_functions() -> None:
 
 @pytest.mark.parametrize(
     ("ticket", "words"),
-    [(5, "element 5"), ((2, 7), "element (2, 7)"), (Ordinals(3, 6), "elements 3 to 5"), (Ordinals(4, 5), "element 4")],
+    [
+        (5, "element 5"),
+        ((2, 7), "element (2, 7)"),
+        (Ordinals(3, 6), "elements 3 to 5"),
+        (Ordinals(4, 5), "element 4"),
+        ((Ordinals(3, 6), 1), "element ([3, 4, 5], 1)"),
+        (((Ordinals(0, 100), 7), 1), "element (([0, ..., 99], 7), 1)"),
+        (Numbered(5, Ordinals(0, 2)), "element 5"),
+        ((Numbered(5, 2), 0), "element (5, 0)"),
+    ],
 )
 def test_tickets_in_words(ticket: Any, words: str) -> None:
     assert describe(ticket) == words
