@@ -6,6 +6,7 @@ little-endian. Reading is two steps without I/O, a `decompressor` and a `RecordP
 
 from __future__ import annotations
 
+import os
 import struct
 from functools import cache
 from io import BufferedWriter, FileIO
@@ -21,7 +22,6 @@ from asyncdata.runtime import forks
 from asyncdata.runtime.crc32c import checksum, crc32c
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Callable, Sequence
     from types import TracebackType
 
@@ -469,6 +469,11 @@ class TFRecordWriter:
     def __init__(self, path: str | os.PathLike[str], compression_type: Any = None, options: Any = None) -> None:
         if compression_type is not None and options is not None:
             raise PlanError("TFRecordWriter needs either compression_type or options, got both")
+        if "://" in os.fsdecode(path):
+            raise PlanError(
+                f"TFRecordWriter writes to a path of this machine, got {os.fsdecode(path).partition('://')[0]}://; "
+                "Dataset.write_tfrecords writes to object stores"
+            )
         given = compression_type if options is None else options
         self._compressor = compressor(getattr(given, "compression_type", given))
         self._unbuffered = FileIO(path, "wb")

@@ -171,7 +171,10 @@ def local_path(url: str | os.PathLike[str]) -> str:
     if not isinstance(url, (str, os.PathLike)):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise PlanError(f"a path must be a str or a PathLike of str, got {url!r}")
     if not is_local(url):
-        raise PlanError(f"this is written to and renamed, so it must be a local file, got {url!r}")
+        raise PlanError(
+            f"saved and cached datasets must be on this machine, got {without_query(os.fspath(url))!r}; "
+            "write_tfrecords and write_parquet write to object stores"
+        )
     return store_for(url)[1]
 
 

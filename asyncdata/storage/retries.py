@@ -43,6 +43,9 @@ REFUSALS: Final = frozenset({429, 503})
 UNREACHABLE: Final = ("dns error", "Connection refused")
 """Texts of errors that say that no endpoint was reached."""
 
+FINAL: Final = ("builder error", "Header missing from response", "Failed to parse value for", "following redirect")
+"""Texts of errors of a request or an answer that would be the same again."""
+
 NO_CREDENTIALS: Final = re.compile(
     r"169\.254\.|metadata\.google|fd00:ec2|Missing(Access|Region|Secret)|credential", re.IGNORECASE
 )
@@ -148,7 +151,7 @@ def unanswered(text: str, words: str, url: str, status: int) -> Exception:
     """Return the error for a request without an answer, or with a status that has no fixed meaning."""
     if status in REFUSALS:
         return RefusedError(f"{url}: the endpoint answers that it has too many requests: {words}")
-    if (status and status not in TRANSIENT) or "builder error" in text:
+    if (status and status not in TRANSIENT) or any(one in text for one in FINAL):
         return OSError(errno.EIO, words, url)
     if NO_CREDENTIALS.search(text) and not status:
         return PermissionError(

@@ -12,7 +12,7 @@ from asyncdata.errors import ChannelFull, ClosedError
 from asyncdata.web.admission import admit
 from asyncdata.web.channel_writers import Payload
 from asyncdata.web.decoding import BodyDecoder, BodyError, format_of
-from asyncdata.web.http import Ingest, Message, Receive, Send, headers_of, refusal, version_of
+from asyncdata.web.http import JSON, Ingest, Message, Receive, Send, headers_of, refusal, version_of
 
 __all__ = ("IngestSocket",)
 
@@ -37,7 +37,7 @@ class IngestSocket:
             messages = Messages(self.ingest, scope.get("query_string", b""))
         except BodyError as error:
             self.ingest.counts.answered(error.status)
-            await send({"type": "websocket.close", "code": REFUSED, "reason": str(error)[:100]})
+            await refuse(scope, send, error)
             return
         await send({"type": "websocket.accept"})
         self.ingest.counts.sockets += 1
@@ -45,6 +45,18 @@ class IngestSocket:
             await messages.take_all(receive, send)
         finally:
             self.ingest.counts.sockets -= 1
+
+
+async def refuse(scope: Message, send: Send, error: BodyError) -> None:
+    """Answer a request to connect by the status and reason of an error, if the server can; else close it."""
+    if "websocket.http.response" not in (scope.get("extensions") or {}):
+        await send({"type": "websocket.close", "code": REFUSED, "reason": str(error)[:100]})
+        return
+    status, reply = refusal(error)
+    content = json.dumps({"error": reply["error"]}).encode()
+    headers = [(b"content-length", str(len(content)).encode()), JSON]
+    await send({"type": "websocket.http.response.start", "status": status, "headers": headers})
+    await send({"type": "websocket.http.response.body", "body": content})
 
 
 @final

@@ -224,6 +224,8 @@ class TestWriter:
             TFRecordWriter(path, options=SimpleNamespace(compression_type="ZIP"))
         with pytest.raises(PlanError, match="compression_type must be"):
             TFRecordWriter(path, options={"compression_type": "GZIP"})
+        with pytest.raises(PlanError, match=r"this machine, got s3://; Dataset\.write_tfrecords"):
+            TFRecordWriter("s3://bucket/shard")
         with pytest.raises(PlanError, match="either compression_type or options"):
             TFRecordWriter(path, "GZIP", options="GZIP")
         assert not path.exists()

@@ -1,10 +1,10 @@
-"""How long an endpoint is given that refuses requests."""
+"""How long an endpoint is given that refuses requests, and what is not tried again."""
 
 from __future__ import annotations
 
 import pytest
 
-from asyncdata.storage.retries import RefusedError, Retries, Tries
+from asyncdata.storage.retries import RefusedError, Retries, Tries, explained
 
 
 def test_an_endpoint_that_refuses_gets_about_half_a_minute_at_least() -> None:
@@ -16,3 +16,12 @@ def test_an_endpoint_that_refuses_gets_about_half_a_minute_at_least() -> None:
     assert 25 < sum(pauses) < 56
     assert max(pauses) <= 15
     assert caught.value.__notes__ == ["after 11 tries"]
+
+
+def test_an_answer_that_would_be_the_same_again_is_final() -> None:
+    for words in ("Content-Length Header missing from response", 'Failed to parse value for CONTENT_RANGE header: "*"'):
+        error = explained(type("GenericError", (Exception,), {})(f"Generic HTTP error: {words}"), "http://host/x")
+        assert type(error) is OSError
+        with pytest.raises(OSError, match="header|Header") as caught:
+            Tries(Retries()).pause(error)
+        assert not hasattr(caught.value, "__notes__")

@@ -107,16 +107,19 @@ def test_who_is_not_admitted_is_not_connected() -> None:
     channel = ad.Channel()
     app = ingest_app(channel, authenticate=lambda headers: headers.get("authorization") == "Bearer x")
     with served(app) as url:
-        with pytest.raises(exceptions.InvalidStatus), socket(url):
+        with pytest.raises(exceptions.InvalidStatus) as refused, socket(url):
             pass
+        assert refused.value.response.status_code == 401
+        assert json.loads(refused.value.response.body or b"")["error"] == "the request is not authenticated"
         with socket(url, additional_headers={"Authorization": "Bearer x"}) as one:
             one.send("1")
             assert json.loads(one.recv())["accepted"] == 1
     with served(ingest_app(other := ad.Channel())) as url:
         with pytest.raises(exceptions.InvalidStatus), socket(url, origin="https://evil.example"):
             pass
-        with pytest.raises(exceptions.InvalidStatus), socket(url, "?first=many"):
+        with pytest.raises(exceptions.InvalidStatus) as wrong, socket(url, "?first=many"):
             pass
+        assert wrong.value.response.status_code == 400
     assert stored(channel) == [1]
     assert stored(other) == []
 
