@@ -269,8 +269,8 @@ class LoadAnalysis:
             change = "map(batch=) a function of many elements, as sending each to a process would take longer"
             return self.found(limit, evidence, change)
         change = "executor='process'"
-        if not step.step.startswith("map("):
-            change = f"map(executor='process') before it a function that computes what {step.step} needs"
+        if step.step.startswith("filter("):  # which has no executor
+            change = "a map(executor='process') before it that computes what it decides by"
         return self.advise_cores(limit, step, evidence, change, step.workers or usable_cores(), handed)
 
     def advise_cores(

@@ -289,7 +289,7 @@ def test_processes_are_not_proposed_for_what_takes_less_than_to_send_it(monkeypa
 def test_a_filter_is_not_told_to_run_in_processes_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("asyncdata.observe.bottleneck.usable_cores", lambda: 2)
     found = bottleneck_of(measured(step="filter(computes, num_parallel_calls=2)"))
-    assert found.change.startswith("map(executor='process') before it")
+    assert found.change.startswith("a map(executor='process') before it")
 
 
 def idle(seconds: float = 10.0, **step: Any) -> Statistics:
