@@ -685,3 +685,35 @@ def test_filters_between_steps_without_order(switched: bool) -> None:
                 found += islice(elements, most)
                 state = json.loads(json.dumps(elements.state_dict()))
         assert sorted(found) == [x for x in range(100) if x % 3 and x % 5 and x % 7]
+
+
+def rows_in_any_order(seed: int | None) -> Any:
+    return lambda number: ad.Dataset.range(5).map(lambda x: (number, x)).shuffle(3, seed=seed)
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda fn: ad.Dataset.range(3).flat_map(fn),
+        lambda fn: ad.Dataset.range(3).interleave(fn),
+        lambda fn: ad.Dataset.range(3).interleave(fn, num_parallel_calls=2),
+        lambda fn: ad.Dataset.range(3).flat_map(fn).shuffle(4, seed=1),
+    ],
+)
+def test_a_dataset_that_a_function_shuffles_without_a_seed_is_not_resumed_in_another_order(build: Any) -> None:
+    def state_after(ds: ad.Dataset[Any], count: int) -> tuple[list[Any], dict[str, Any]]:
+        with ds.iterate() as elements:
+            return [next(elements) for _ in range(count)], elements.state_dict()
+
+    def resumed(ds: ad.Dataset[Any], state: dict[str, Any]) -> list[Any]:
+        with ds.iterate(state=state) as elements:
+            return list(elements)
+
+    begun, state = state_after(build(rows_in_any_order(seed=1)), 7)
+    assert begun + resumed(build(rows_in_any_order(seed=1)), state) == list(build(rows_in_any_order(seed=1)))
+    _, state = state_after(build(rows_in_any_order(seed=None)), 7)
+    with pytest.raises(ad.ResumeError, match=r"shuffle\(3\) without a seed.*Give it a seed"):
+        resumed(build(rows_in_any_order(seed=None)), state)
+    assert (
+        len(resumed(build(rows_in_any_order(seed=None)), state_after(build(rows_in_any_order(seed=None)), 0)[1])) == 15
+    )

@@ -26,7 +26,7 @@ from asyncdata.runtime.tickets import (
     Tickets,
     replaying_first,
 )
-from asyncdata.transforms.inner_datasets import from_inner, inner_plan, not_made
+from asyncdata.transforms.inner_datasets import check_resumable, from_inner, inner_plan, not_made
 from asyncdata.transforms.interleave_inputs import CycleSlot, Elsewhere, ParallelInputs
 from asyncdata.transforms.interleave_position import InterleavePosition
 
@@ -134,6 +134,8 @@ class FlatMap(Node):
                     begun = later
                     continue
                 ticket, inside = block.tickets[0], partial(place_inside, block.tickets, by_place, later)
+                if begun:
+                    check_resumable(self.function, plan, begun[0])
                 found = None if begun else plan.at_once(AT_ONCE)
                 if found is not None:
                     for part in chain.from_iterable(split(one, want) for one in found):

@@ -6,13 +6,14 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from typing import Any
 
+from asyncdata.errors import ResumeError
 from asyncdata.executors.function_call import Call
 from asyncdata.executors.scope import Scope
-from asyncdata.graph.node import Node, in_turn, node_of
+from asyncdata.graph.node import Node, in_turn, node_of, nodes_of
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
 from asyncdata.runtime.tickets import END, ExplicitTickets, Position, Start, Ticket, Tickets, plain
 
-__all__ = ("from_inner", "inner_plan", "not_made")
+__all__ = ("check_resumable", "from_inner", "inner_plan", "not_made")
 
 
 async def inner_plan(call: Call, block: Block) -> Node | Failure:
@@ -27,6 +28,19 @@ async def inner_plan(call: Call, block: Block) -> Node | Failure:
         return node_of(result, call)
     except Exception as error:  # also errors of its `repr`, for the message
         return call.failure(error, ticket)
+
+
+def check_resumable(call: Call, plan: Node, begin: Position) -> None:
+    """Raise `ResumeError` if a dataset that was begun has now drawn another order, as its function gave no seed."""
+    if begin is None or begin == END:
+        return
+    for node in nodes_of(plan):
+        if node.chance is not None and node.chance.drawn and not node.preserves_tickets:
+            raise ResumeError(
+                f"{call.name} has made a dataset again that was begun when the state was saved, with {node.label()} "
+                "without a seed: it draws another order, and elements would be lost and repeated. Give it a seed, as "
+                "shuffle(seed=1); the order still differs from dataset to dataset"
+            )
 
 
 def not_made(outer: Tickets, failure: Failure, later: Sequence[Position] = ()) -> Block:
@@ -69,6 +83,7 @@ async def inner_items(
         yield None, plan
         return
     rest = [ticket for ticket in tickets if ticket is not None]
+    check_resumable(function, plan, rest or None)
     async with aclosing(plan.open(scope.at(block.tickets[0]), Demand(64), Start(END, rest))) as source:
         async for part in source:
             for pair in zip(part.tickets, part.items, strict=True):

@@ -21,7 +21,7 @@ from asyncdata.runtime.block import Block, Blocks, Demand, Failure
 from asyncdata.runtime.queue import BufferSize, LoopQueue, LoopSignal
 from asyncdata.runtime.tickets import Position, Start, Tickets, children
 from asyncdata.sources.random_access import InMemorySource, is_row
-from asyncdata.transforms.inner_datasets import inner_plan
+from asyncdata.transforms.inner_datasets import check_resumable, inner_plan
 from asyncdata.transforms.interleave_position import InterleavePosition, SlotState
 
 __all__ = ("CycleSlot", "Elsewhere", "Inputs", "ParallelInputs", "ReaderSlot", "Refused", "SerialInputs")
@@ -272,6 +272,7 @@ class SerialInputs:
         begin = self.begins.popleft() if self.begins else None
         if type(plan) is Failure:
             return block.tickets, plan
+        check_resumable(self.function, plan, begin)
         if (rows := rows_in_memory(plan, begin)) is not None:
             return RowsSlot(block.tickets, begin, rows)
         inner, want = self.scope.at(block.tickets[0]), Demand()
@@ -373,9 +374,10 @@ class ParallelInputs:
 
     def make_ready(self, plan: Node | Failure, outer: Tickets) -> None:
         """Read a dataset, or report a failure, in its turn."""
-        if type(plan) is not Failure and self.node.elsewhere is not None:
-            plan = self.node.elsewhere.there(plan)
         begin = self.begins.popleft() if self.begins else None
+        if type(plan) is not Failure:
+            check_resumable(self.node.function, plan, begin)
+            plan = plan if self.node.elsewhere is None else self.node.elsewhere.there(plan)
         if type(plan) is Failure:
             self.standby.append((outer, plan))
         elif (rows := rows_in_memory(plan, begin)) is not None:
