@@ -214,7 +214,8 @@ class Dataset(Transformations[T]):
         """What `generator(*args)` gives. It is called once for each epoch, and runs in a thread of its own.
 
         With a signature (a structure of `TensorSpec`) each element is converted to its dtypes; one that does not fit
-        is a `StructureError` in its place. An exception in the generator is raised in its place too.
+        is a `StructureError` in its place. An exception in the generator is raised in its place too. Elements are read
+        ahead and not copied: if the generator fills the same array again for each element, let it yield copies.
 
         On resume it runs again up to the position, or continues at its own offset if it returns a `Stateful`.
 
