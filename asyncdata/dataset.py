@@ -300,7 +300,7 @@ class Dataset(Transformations[T]):
         line of NDJSON, or of another body.
 
         An item is dropped when it is read if it arrived more than `max_age` seconds ago, or was sent with a version
-        below `min_version`, a number or a function that returns the current one. `Channel.stats` counts it.
+        below `min_version`, a number or a function that returns the current one. The channel's `stats` counts it.
 
         >>> import asyncdata as ad
         >>> channel = ad.Channel()

@@ -76,6 +76,8 @@ def inspect(arguments: Namespace) -> int:
         print(f"versions  {min(contents.versions)} to {max(contents.versions)}")
     if (delivered := folder.delivered.read()) is not None:
         print(f"delivered up to {delivered:,}")
+    if (dropped := folder.dropped.read()) is not None:
+        print(f"dropped   {dropped:,} items as stale")
     for damage in contents.damage:
         print(f"damaged   {damage}")
     return 1 if contents.damage else 0

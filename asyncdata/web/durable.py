@@ -251,10 +251,15 @@ class DurableChannel(Closable):
         await asyncio.to_thread(self.close)
 
     def stats(self) -> dict[str, int]:
-        """Return how many bytes it holds, how many wait for the disk, and how many keys it remembers."""
+        """Return how many bytes it holds, how many wait for the disk, and how many keys it remembers.
+
+        `dropped` is how many items its readers, in all processes, have dropped as stale (`max_age`, `min_version`).
+        """
+        dropped = self._folder.dropped.read() or 0
         with self._guard:
             stored, waiting = self._log.end - self._oldest, self._waiting_bytes
-            return {"bytes": stored, "waiting_bytes": waiting, "known_keys": len(self._log.known)}
+            known = len(self._log.known)
+        return {"bytes": stored, "waiting_bytes": waiting, "known_keys": known, "dropped": dropped}
 
     def disown(self) -> None:
         """Send nothing in a forked child."""

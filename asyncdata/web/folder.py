@@ -36,6 +36,8 @@ class ChannelFolder:
         self.path = Path(os.path.abspath(path))
         self.committed = OffsetFile(self.path / "committed")
         self.delivered = OffsetFile(self.path / "delivered")
+        self.dropped = OffsetFile(self.path / "dropped")
+        """How many items its readers have dropped as stale."""
 
     def create(self) -> None:
         """Make the folder, if it is not there."""
@@ -154,7 +156,7 @@ class WakeFile:
 
 @final
 class OffsetFile:
-    """A file that holds an offset and its checksum."""
+    """A file that holds an offset, or another number, and its checksum."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

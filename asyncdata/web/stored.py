@@ -8,7 +8,7 @@ import time
 from bisect import bisect_right
 from collections import deque
 from collections.abc import AsyncGenerator, Generator, Sequence
-from contextlib import aclosing, contextmanager
+from contextlib import aclosing, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Literal
@@ -104,6 +104,10 @@ class Stored(Node):
                     while True:
                         while coming and output.waiting < want.items:
                             self.add_frame(output, coming.popleft())
+                        if output.dropped:
+                            with suppress(OSError):  # the disk is full
+                                folder.dropped.write((folder.dropped.read() or 0) + output.dropped)
+                                output.dropped = 0
                         if not output.waiting:
                             break
                         if self.ack == "delivered":
@@ -172,6 +176,7 @@ class Stored(Node):
                 return
             stale = None if self.freshness is None or output.skip else self.freshness.now(time.time)
             if stale is not None and stale(record.since, record.version):
+                output.dropped += len(self.items(frame))
                 output.skip_frame(frame)
                 return
         output.add(frame, self.items(frame))
@@ -206,6 +211,8 @@ class OutputBuffer:
         self.skip = place.skip
         self.end = 0
         """Where the last record ends whose items were added."""
+        self.dropped = 0
+        """How many items were stale since that was last stored."""
         self.items: list[Any] = []
         self.taken = 0
         self.snapshots: list[SourceSnapshot] = []

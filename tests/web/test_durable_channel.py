@@ -328,7 +328,10 @@ def test_stale_records_are_dropped(tmp_path: Path) -> None:
 
     asyncio.run(serve())
     assert list(numbers(tmp_path, min_version=2, follow=False)) == [2, 0, 3]
-    assert list(numbers(tmp_path, max_age=1e-9, follow=False)) == []
+    with ad.DurableChannel(tmp_path) as channel:
+        assert channel.stats()["dropped"] == 1
+        assert list(numbers(tmp_path, max_age=1e-9, follow=False)) == []
+        assert channel.stats()["dropped"] == 5
     assert len(list(numbers(tmp_path, max_age=1000, follow=False))) == 4
 
 
