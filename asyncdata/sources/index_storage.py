@@ -10,10 +10,21 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Final, Protocol, TypeVar
 
-from asyncdata.storage import AnyPart, cache_folder, is_local, store_for, without_query, write_atomically
+from asyncdata.errors import DataLossError
+from asyncdata.formats.compression import HEAD_BYTES, recognised
+from asyncdata.storage import (
+    AnyPart,
+    StorageOptions,
+    cache_folder,
+    is_local,
+    opened,
+    store_for,
+    without_query,
+    write_atomically,
+)
 from asyncdata.storage.base import Status
 
-__all__ = ("make_several", "read_or_make")
+__all__ = ("explain_compressed", "make_several", "read_or_make")
 
 LARGEST_EMPTY: Final = 1 << 10
 """An index of a file without records is smaller than this, in bytes."""
@@ -88,3 +99,12 @@ def make_several(paths: Sequence[str], known: Mapping[str, object], make: Callab
             list(pool.map(make, new))
         finally:
             pool.shutdown(cancel_futures=True)
+
+
+def explain_compressed(error: Exception, record: int, path: str, storage: StorageOptions | None) -> None:
+    """Add a note to the error of a file's first record if the file is compressed, as such files have no index."""
+    if record or not isinstance(error, DataLossError):
+        return
+    with suppress(OSError), opened(path, storage) as file:
+        if (found := recognised(file.read_at(0, HEAD_BYTES))) is not None:
+            error.add_note(f"the file is compressed ({found}), so it cannot be read by number, with index=True")

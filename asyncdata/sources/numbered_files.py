@@ -15,7 +15,9 @@ from asyncdata.graph.node import PHYSICAL
 from asyncdata.options import UNKNOWN_CARDINALITY
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
 from asyncdata.runtime.tickets import END, Position, ReplayedTickets, Ticket
+from asyncdata.sources.index_storage import explain_compressed
 from asyncdata.sources.parsed_files import ParsedFile, Spot
+from asyncdata.storage import StorageOptions
 
 __all__ = ("NumberedFile", "NumberedFiles")
 
@@ -27,6 +29,7 @@ class NumberedFiles:
     """Files of one format whose elements have numbers."""
 
     method: ClassVar[str]
+    storage: StorageOptions | None
 
     def count(self, path: str) -> int:
         """Return how many elements a file has; an error that ends it, or replaces all of it, counts as one."""
@@ -84,7 +87,9 @@ class NumberedFiles:
         if not isinstance(found, Exception):
             return found
         path, record = spot
-        return noted(copy.copy(found), f"{self.method}({path})", record, self.is_end(path, record))
+        error = copy.copy(found)
+        explain_compressed(error, record, path, self.storage)
+        return noted(error, f"{self.method}({path})", record, self.is_end(path, record))
 
     def is_end(self, path: str, record: int) -> bool:
         """Return whether a failure replaces more than one element."""
@@ -108,6 +113,11 @@ class NumberedFile(ParsedFile):
     @property
     def random_access(self) -> bool:
         return self.files is not None
+
+    def explain(self, error: Exception, ordinal: int) -> None:
+        if self.files is not None:
+            explain_compressed(error, ordinal, self.path, self.storage)
+        super().explain(error, ordinal)
 
     def seek(self, count: int) -> Position:
         return super().seek(count) if self.files is None else self.files.position(self.path, count)

@@ -189,12 +189,16 @@ class ParsedFile(Node):
         if failed:
             for place, item in enumerate(items):
                 if isinstance(item, Exception):
-                    if isinstance(item, FileNotFoundError) and has_magic(self.shown):
-                        item.add_note("the path looks like a pattern: Dataset.list_files gives the files that match")
+                    self.explain(item, ordinal + place)
                     lost = found.lost and place == len(items) - 1
                     items[place] = noted(item, self.label(), ordinal + place, lost)
         tickets = FileTickets(file, ordinal, len(items), begin, found.passed, -1 if failed else found.end, found.lost)
         return Block(items, tickets, failed)
+
+    def explain(self, error: Exception, ordinal: int) -> None:
+        """Add a note to the error of an element that says what is probably wrong."""
+        if isinstance(error, FileNotFoundError) and has_magic(self.shown):
+            error.add_note("the path looks like a pattern: Dataset.list_files gives the files that match")
 
     def contents_of(self, scope: Scope, offset: int) -> Any:
         """Return the file's bytes from `offset` on, which `parts` reads; the caller closes them."""

@@ -13,6 +13,7 @@ from asyncdata.graph.node import PHYSICAL
 from asyncdata.options import UNKNOWN_CARDINALITY
 from asyncdata.runtime.block import Blocks, Demand
 from asyncdata.runtime.tickets import Position, Ticket
+from asyncdata.sources.index_storage import explain_compressed
 from asyncdata.sources.parsed_files import ParsedChunk, ParsedFile, Parser
 from asyncdata.sources.tfrecord_random_access import IndexCache
 from asyncdata.storage import BLOCK_BYTES, FileStream
@@ -35,6 +36,11 @@ class RecordFile(ParsedFile):
 
     def parser(self, compressed: bool) -> RecordParser:
         return RecordParser(self.shown, compressed=compressed, most=self.max_record_bytes)
+
+    def explain(self, error: Exception, ordinal: int) -> None:
+        if self.indexes is not None:
+            explain_compressed(error, ordinal, self.path, self.storage)
+        super().explain(error, ordinal)
 
     def is_plain(self, head: bytes) -> bool:
         """Return whether the first bytes are a length and its checksum."""

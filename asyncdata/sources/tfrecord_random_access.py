@@ -17,7 +17,7 @@ from asyncdata.formats.record_limits import MAX_RECORD_BYTES
 from asyncdata.formats.tfrecord_index import HEADER, RecordIndex, Stamp, changed, damaged_span, lost_record, records_in
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
 from asyncdata.runtime.tickets import END, Position, ReplayedTickets, Ticket
-from asyncdata.sources.index_storage import make_several, read_or_make
+from asyncdata.sources.index_storage import explain_compressed, make_several, read_or_make
 from asyncdata.sources.parsed_files import Spot
 from asyncdata.storage import (
     BLOCK_BYTES,
@@ -190,6 +190,7 @@ class GatherRead:
         error = self.errors.get(place)
         if error is None:
             error = lost_record(data, path, begin, self.indexes.most) if span else self.lost(path, begin)
+        explain_compressed(error, record, path, self.indexes.storage)
         return noted(error, f"TFRecordDataset({path})", record, not span)
 
     def lost(self, path: str, begin: int) -> Exception:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -135,3 +136,14 @@ def test_kept_indexes() -> None:
         for place in range(len(content)):
             with pytest.raises(ValueError, match="index"):
                 OffsetIndex.from_bytes(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])
+
+
+@pytest.mark.parametrize("dataset", [ad.TFRecordDataset, ad.JsonLinesDataset, ad.WebDataset])
+def test_the_error_of_a_compressed_file_says_so(tmp_path: Path, dataset: Any) -> None:
+    (tmp_path / "a.gz").write_bytes(gzip.compress(b"[1]\n" * 1000))
+    for read in (list, lambda ds: ds[0], lambda ds: list(ds.shuffle(seed=0))):
+        with pytest.raises(ad.DataLossError) as caught:
+            read(dataset(tmp_path / "a.gz", index=True))
+        assert (
+            "the file is compressed (GZIP), so it cannot be read by number, with index=True" in caught.value.__notes__
+        )
