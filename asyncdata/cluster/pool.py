@@ -343,7 +343,7 @@ class ActorPool:
             )
         if waited >= GRACE and not self.warned:
             self.warned = True
-            log.warning("waiting for free resources in the Ray cluster: %s", transport.shortage())
+            log.warning("waiting for an actor in the Ray cluster: %s", transport.shortage())
 
     def fail(self, error: AsyncDataError) -> None:
         """Fail all waiting calls, as there is no cluster; a pipeline that starts later tries again."""

@@ -115,9 +115,12 @@ class RayTransport:
 
     def shortage(self) -> str:
         total, free = self.ray.cluster_resources().get("CPU", 0), self.ray.available_resources().get("CPU", 0)
+        advice = "add nodes, stop other jobs there, or set Cluster(num_cpus=) lower"
+        if free >= self.cluster.num_cpus:
+            advice = "its processes are starting, or start on no node: see `ray status` and Ray's logs"
         return (
             f"an actor needs {self.cluster.num_cpus:g} CPUs, the cluster has {total:g}, of which {free:g} are free: "
-            "add nodes, stop other jobs there, or set Cluster(num_cpus=) lower"
+            f"{advice}"
         )
 
 

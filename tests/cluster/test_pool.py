@@ -204,7 +204,7 @@ def test_without_room_a_log_record_comes_first_and_then_an_error(caplog: pytest.
         for pool.now in (10.0, 12.0):
             pool.pool.look()
     assert [record.message for record in caplog.records] == [
-        "waiting for free resources in the Ray cluster: an actor needs 4 CPUs, the cluster has 2"
+        "waiting for an actor in the Ray cluster: an actor needs 4 CPUs, the cluster has 2"
     ]
     pool.now = 30.0
     with pytest.raises(StageError, match=r"no actor has started in 30 seconds \(Cluster\(timeout=\)\): .* 4 CPUs"):
