@@ -38,13 +38,14 @@ class JaxDevice:
         self.where = where
 
     def is_sent(self, leaf: Any) -> bool:
-        if is_array(leaf):
+        if is_array(leaf) or isinstance(leaf, self.jax.Array):
             return True
         kind: type[Any] = getattr(getattr(leaf, "dtype", None), "type", object)
         return isinstance(leaf, (np.ndarray, np.generic)) and kind.__module__ == "ml_dtypes"  # bfloat16 and the like
 
     def send(self, leaves: Sequence[Any], into: Sequence[Any] | None) -> Sent:
-        arrays = self.jax.device_put([owned(leaf) for leaf in leaves], self.where)
+        sources = [leaf if isinstance(leaf, self.jax.Array) else owned(leaf) for leaf in leaves]
+        arrays = self.jax.device_put(sources, self.where)
         return Sent(arrays, JaxEvent(self.jax, arrays))
 
     def parts(self, packed: Any, likes: Sequence[tuple[int, Any]]) -> Sequence[Any]:

@@ -53,6 +53,15 @@ def test_numbers_that_numpy_does_not_have(jax: Any) -> None:
     assert (array.dtype, array.tolist()) == (jnp.bfloat16, [1, 1])
 
 
+def test_arrays_of_jax_itself_are_sent_too(jax: Any) -> None:
+    import jax.numpy as jnp
+
+    mesh = jax.sharding.Mesh(np.array(jax.devices()), ("batch",))
+    sharding = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("batch"))
+    (found,) = ad.Dataset.range(1).map(lambda _: {"x": jnp.arange(8)}).prefetch_to_device(sharding)
+    assert (found["x"].sharding, found["x"].tolist()) == (sharding, [*range(8)])
+
+
 def test_arrays_that_others_have_too_stay_as_they_are(jax: Any) -> None:
     rows = np.arange(64, dtype=np.float32).reshape(4, 16)
     found = list(ad.Dataset.from_tensor_slices(rows).prefetch_to_device(jax.devices()[0]))
