@@ -16,7 +16,7 @@ from typing import Any, Final
 from asyncdata.cluster.actor import CallReply, Greeting
 from asyncdata.cluster.parcel import Parcel
 from asyncdata.cluster.settings import Cluster
-from asyncdata.cluster.transport import GREET, Actor, Loss, Transport
+from asyncdata.cluster.transport import GREET, SHUT_DOWN, Actor, Loss, Transport
 from asyncdata.errors import AsyncDataError, StageError
 
 __all__ = ("ActorPool", "Killed", "PendingCall", "PoolActor", "RemoteFunction")
@@ -207,6 +207,7 @@ class ActorPool:
 
     def start(self, transport: Transport, unproductive: int) -> None:
         """Start an actor; it takes calls once it has reported its versions."""
+        check_connected(transport)
         actor = PoolActor(transport.start(), next(self.numbers), unproductive, self.completed)
         self.actors.append(actor)
         transport.call(actor.actor, GREET, (), self.arrival(partial(self.greeted, actor)))
@@ -260,6 +261,7 @@ class ActorPool:
         """Send a call to an actor. The function is sent along until the actor has it."""
         transport = self.transport
         assert transport is not None
+        check_connected(transport)
         try:
             method, arguments = call.request(actor, transport)
         except Exception as error:  # noqa: BLE001 - errors of the elements, which the pipeline gets
@@ -290,6 +292,7 @@ class ActorPool:
         """Find out what was lost, and replace it."""
         transport = self.transport
         assert transport is not None
+        check_connected(transport)  # a shutdown ends the actors first
         what = Loss.RESULT if error is None else transport.lost(error, actor.greeting)
         if isinstance(what, StageError):
             raise what from error
@@ -332,8 +335,7 @@ class ActorPool:
         transport = self.transport
         if transport is None:
             return
-        if not transport.connected():
-            raise StageError("the connection to Ray was shut down while the pipeline ran; resume from its state")
+        check_connected(transport)
         if self.since is None:
             return
         waited = self.clock() - self.since
@@ -364,3 +366,9 @@ class ActorPool:
             actor.calls.clear()
             if transport is not None:
                 transport.stop(actor.actor)
+
+
+def check_connected(transport: Transport) -> None:
+    """Raise `StageError` after a shutdown: other methods would start a cluster of their own, or end the process."""
+    if not transport.connected():
+        raise StageError(SHUT_DOWN)

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from asyncdata.cluster.actor import Greeting
 from asyncdata.cluster.settings import Cluster
-from asyncdata.cluster.transport import GREET, Actor, ActorKind, Arrived, Loss
+from asyncdata.cluster.transport import GREET, SHUT_DOWN, Actor, ActorKind, Arrived, Loss
 from asyncdata.errors import StageError
 from asyncdata.runtime.optional_packages import require
 
@@ -52,7 +52,8 @@ class RayTransport:
         if not self.ray.is_initialized():
             log.info("not connected to a Ray cluster yet: calling ray.init()")
             self.ray.init()
-        self.session = self.node()
+        self.context = self.ray.get_runtime_context()
+        self.session = self.context.get_session_name()
         self.remote = self.ray.remote(
             num_cpus=cluster.num_cpus,
             max_restarts=0,
@@ -61,19 +62,19 @@ class RayTransport:
             scheduling_strategy="SPREAD",
         )(RayActor)
 
-    def node(self) -> str:
-        """Return the name of the node that this process is on, which is another one in each session."""
-        return self.ray.get_runtime_context().get_node_id()
-
     def connected(self) -> bool:
-        return self.ray.is_initialized() and self.node() == self.session
+        # only what Python knows is asked for: calls of Ray's core after a shutdown end the process
+        try:
+            return self.ray.is_initialized() and self.context.get_session_name() == self.session
+        except (RuntimeError, AttributeError, ConnectionError):  # it is being shut down
+            return False
 
     def start(self) -> Actor:
         return self.remote.remote(self.kind, self.cluster.copy)
 
     def call(self, actor: Actor, method: str, arguments: tuple[Any, ...], arrived: Arrived) -> None:
-        if not self.ray.is_initialized():  # a call would start a cluster of its own
-            raise StageError("the connection to Ray was shut down while the pipeline ran")
+        if not self.connected():  # a call would start a cluster of its own
+            raise StageError(SHUT_DOWN)
         try:
             call = actor.greet.remote() if method == GREET else actor.do.remote(method, *arguments)
             future: Future[Any] = call.future()
@@ -110,7 +111,7 @@ class RayTransport:
         return any(one["NodeID"] == node and one["Alive"] for one in self.ray.nodes())
 
     def stop(self, actor: Actor) -> None:
-        if self.ray.is_initialized() and self.connected():
+        if self.connected():
             self.ray.kill(actor, no_restart=True)
 
     def shortage(self) -> str:

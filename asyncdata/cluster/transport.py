@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 from asyncdata.cluster.actor import Greeting
 from asyncdata.errors import StageError
 
-__all__ = ("CALLS", "GREET", "RUNS", "Actor", "ActorKind", "Arrived", "Loss", "Transport")
+__all__ = ("CALLS", "GREET", "RUNS", "SHUT_DOWN", "Actor", "ActorKind", "Arrived", "Loss", "Transport")
 
 Actor: TypeAlias = Any
 """An actor as its transport knows it."""
@@ -33,6 +33,8 @@ class ActorKind(NamedTuple):
 
 GREET: Final = "greet"
 """The first call of each actor: it answers with a `Greeting`."""
+
+SHUT_DOWN: Final = "the connection to Ray was shut down while the pipeline ran; resume from its state"
 
 CALLS: Final = ActorKind("asyncdata.cluster.actor", "CallActor")
 RUNS: Final = ActorKind("asyncdata.cluster.run_actor", "RunActor", 32)
@@ -77,7 +79,7 @@ class Transport(Protocol):
         ...
 
     def connected(self) -> bool:
-        """Return whether this is still the cluster that it was."""
+        """Return whether this is still the cluster that it was; if not, only `stop` and `words` may be called."""
         ...
 
     def shortage(self) -> str:

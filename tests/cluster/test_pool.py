@@ -26,6 +26,7 @@ class ByHand:
         self.started = 0
         self.stopped: list[int] = []
         self.loss = Loss.ACTOR
+        self.session = True
 
     def start(self) -> int:
         self.started += 1
@@ -47,7 +48,7 @@ class ByHand:
         self.stopped.append(actor)
 
     def connected(self) -> bool:
-        return True
+        return self.session
 
     def shortage(self) -> str:
         return "an actor needs 4 CPUs, the cluster has 2"
@@ -262,6 +263,20 @@ def test_actors_that_end_count_from_the_last_completed_call_on() -> None:
         pool.greet()
         pool.answer("a")
     assert len(pool.replies["a"]) == 30
+
+
+@pytest.mark.parametrize("lost", [True, False])
+def test_after_a_shutdown_no_call_is_made_and_no_actor_is_started(lost: bool) -> None:
+    pool = Pool()
+    pool.submit("a")
+    pool.submit("b")
+    pool.submit("c")
+    pool.greet()
+    pool.transport.session = False
+    with pytest.raises(StageError, match="the connection to Ray was shut down"):
+        pool.answer("a", Loss.NODE if lost else None)
+    assert pool.transport.started == 1
+    assert pool.running == [(1, "b")]
 
 
 def test_who_was_told_of_a_failure_does_not_connect_anew() -> None:
