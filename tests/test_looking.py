@@ -200,3 +200,10 @@ def test_an_iterator_tells_what_its_elements_look_like_and_takes_none() -> None:
         assert list(numbers) == [0.0, 1.0]
         with pytest.raises(ad.StructureError, match="no next element to describe"):
             _ = numbers.element_spec
+
+
+@pytest.mark.parametrize("reads", [None, 2, ad.AUTOTUNE])
+def test_a_reader_of_several_files_is_shown_by_its_own_name(reads: int | None) -> None:
+    ds = ad.TextLineDataset(["a.txt", "b.txt"], num_parallel_reads=reads)
+    assert "→ TextLineDataset(filenames" in str(ds.explain())
+    assert "partial(" not in str(ds.explain())

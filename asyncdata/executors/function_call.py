@@ -172,7 +172,7 @@ def noted(error: BaseException, label: str, ticket: Ticket, of_source: bool = Fa
 class Call:
     """A user's function, its name for messages, and the ways to run it over elements."""
 
-    __slots__ = ("fn", "gives", "is_async", "label", "name", "shrinks", "spread", "untouched", "waits")
+    __slots__ = ("fn", "gives", "is_async", "label", "name", "shown", "shrinks", "spread", "untouched", "waits")
 
     keyed = False
     """Whether its result depends on the element's ticket."""
@@ -188,7 +188,7 @@ class Call:
             raise PlanError(f"{kind} needs a function, got {fn!r:.80}")
         self.fn = fn
         self.spread = spread
-        self.name = f"{kind}({short(fn)})"
+        self.name = self.shown = f"{kind}({short(fn)})"  # the name is part of states, and `shown` of plans
         self.label = self.name + locate(fn)
         self.waits = waits_in_thread(fn)
         self.untouched: tuple[str | int, ...] = ()  # fields that the user declared it does not change

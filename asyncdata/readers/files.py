@@ -64,7 +64,7 @@ def files_of(
         raise PlanError(f"{method}(filenames=) must be a path, several, or a dataset of paths, got {filenames!r:.80}")
     plan = names_of(method, filenames, storage)
     call = Call(method, open_one, spread=False)
-    call.label = f"{method}(filenames)"  # a line of this package would not help the user
+    call.label = call.shown = f"{method}(filenames)"  # a line of this package would not help the user
     if reads is None:
         names = (
             plan.items

@@ -99,8 +99,12 @@ class FlatMap(Node):
     def source_fails(self) -> bool:
         return self.catalog is not None and self.catalog.is_broken
 
-    def label(self) -> str:
+    @property
+    def identity(self) -> str:
         return self.function.name
+
+    def label(self) -> str:
+        return self.function.shown
 
     def fetch(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
         if self.elsewhere is not None:

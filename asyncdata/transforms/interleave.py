@@ -75,17 +75,20 @@ class Interleave(Node):
 
     @property
     def identity(self) -> str:
-        return dataclasses.replace(self, workers=None, ordered=None).label()
+        return f"{self.function.name[:-1]}, {self.cycle()})"
 
     @property
     def in_order(self) -> bool:
         return (self.workers is None or self.ordered is not False) and self.input.in_order
 
     def label(self) -> str:
-        workers = parallel_label(self.workers)
-        block = "" if self.block_length == 1 else f", block_length={self.block_length}"
         unordered = ", deterministic=False" if self.ordered is False else ""
-        return f"{self.function.name[:-1]}, cycle_length={self.cycle_length}{block}{workers}{unordered})"
+        return f"{self.function.shown[:-1]}, {self.cycle()}{parallel_label(self.workers)}{unordered})"
+
+    def cycle(self) -> str:
+        """Return the arguments for the cycle in words."""
+        block = "" if self.block_length == 1 else f", block_length={self.block_length}"
+        return f"cycle_length={self.cycle_length}{block}"
 
     def fetch(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
         if self.elsewhere is not None:
