@@ -74,6 +74,7 @@ class FilesystemStore:
 
     def disown(self) -> None:
         """Leave the connection to the parent, in a forked child."""
+        forks.never_finalize(self.system)  # which would end the parent's connection
         self.renew()
         self.is_connected = False
 
