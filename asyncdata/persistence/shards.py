@@ -70,6 +70,8 @@ class ShardedWrite:
         contents, seeds, total = contents_seeds_total
         compressor(compression)  # raises where the mistake is made
         check_count(form.method, "shard_bytes", shard_bytes, 1)
+        if progress is not None and not callable(progress):
+            raise PlanError(f"{form.method}(progress=) must be a function of elements and shards, got {progress!r:.80}")
         if shards is not None and check_count(form.method, "shards", shards, 1) and total < 0:
             raise PlanError(
                 f"{form.method}(shards={shards}) needs the number of elements, which is unknown for this dataset: "

@@ -125,6 +125,8 @@ def test_mistakes(tmp_path: Path) -> None:
         ad.Dataset.from_list([b"x"]).write_jsonl(tmp_path / "b")
     with pytest.raises(PlanError, match="the number of elements"):
         numbers().filter(lambda x: True).write_tfrecords(tmp_path / "c", shards=2)
+    with pytest.raises(PlanError, match=r"write_tfrecords\(progress=\) must be a function"):
+        numbers().write_tfrecords(tmp_path / "d", progress=3)  # type: ignore[arg-type]
 
 
 def test_web_servers_are_not_written_to() -> None:
