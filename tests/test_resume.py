@@ -687,33 +687,86 @@ def test_filters_between_steps_without_order(switched: bool) -> None:
         assert sorted(found) == [x for x in range(100) if x % 3 and x % 5 and x % 7]
 
 
-def rows_in_any_order(seed: int | None) -> Any:
-    return lambda number: ad.Dataset.range(5).map(lambda x: (number, x)).shuffle(3, seed=seed)
+def in_any_order(number: Any) -> ad.Dataset[Any]:
+    return ad.Dataset.range(5).map(lambda x: (number, x)).shuffle(3)
 
 
-@pytest.mark.parametrize(
-    "build",
-    [
-        lambda fn: ad.Dataset.range(3).flat_map(fn),
-        lambda fn: ad.Dataset.range(3).interleave(fn),
-        lambda fn: ad.Dataset.range(3).interleave(fn, num_parallel_calls=2),
-        lambda fn: ad.Dataset.range(3).flat_map(fn).shuffle(4, seed=1),
-    ],
-)
-def test_a_dataset_that_a_function_shuffles_without_a_seed_is_not_resumed_in_another_order(build: Any) -> None:
-    def state_after(ds: ad.Dataset[Any], count: int) -> tuple[list[Any], dict[str, Any]]:
-        with ds.iterate() as elements:
-            return [next(elements) for _ in range(count)], elements.state_dict()
+def of_several(number: Any) -> ad.Dataset[Any]:
+    many = ad.Dataset.random().take(4).map(lambda x, *, rng: (int(x), int(rng.integers(9))), rng=True).shuffle()
+    return ad.Dataset.sample_from_datasets([many, in_any_order(number).repeat(2)])
 
-    def resumed(ds: ad.Dataset[Any], state: dict[str, Any]) -> list[Any]:
-        with ds.iterate(state=state) as elements:
-            return list(elements)
 
-    begun, state = state_after(build(rows_in_any_order(seed=1)), 7)
-    assert begun + resumed(build(rows_in_any_order(seed=1)), state) == list(build(rows_in_any_order(seed=1)))
-    _, state = state_after(build(rows_in_any_order(seed=None)), 7)
-    with pytest.raises(ad.ResumeError, match=r"shuffle\(3\) without a seed.*Give it a seed"):
-        resumed(build(rows_in_any_order(seed=None)), state)
-    assert (
-        len(resumed(build(rows_in_any_order(seed=None)), state_after(build(rows_in_any_order(seed=None)), 0)[1])) == 15
-    )
+async def in_any_order_later(number: Any) -> ad.Dataset[Any]:
+    await asyncio.sleep(0)
+    return in_any_order(number)
+
+
+FROM_FUNCTIONS = [
+    lambda ds, fn: ds.flat_map(fn),
+    lambda ds, fn: ds.interleave(fn),
+    lambda ds, fn: ds.interleave(fn, num_parallel_calls=2),
+    lambda ds, fn: ds.flat_map(fn).shuffle(4, seed=1),
+    lambda ds, fn: ds.flat_map(lambda n: ad.Dataset.range(2).interleave(fn)).repeat(2),
+]
+
+
+def resumed_at_each_place(build: Callable[[], ad.Dataset[Any]]) -> None:
+    with build().iterate() as elements:
+        whole, states = [], [elements.state_dict()]
+        for element in elements:
+            whole.append(element)
+            states.append(elements.state_dict())
+    for delivered, state in enumerate(states):
+        with build().iterate(state=state) as rest:
+            assert whole[:delivered] + list(rest) == whole
+
+
+@pytest.mark.parametrize("fn", [in_any_order, of_several, in_any_order_later])
+@pytest.mark.parametrize("build", FROM_FUNCTIONS)
+def test_a_dataset_that_a_function_shuffles_without_a_seed_is_made_again(build: Any, fn: Any) -> None:
+    resumed_at_each_place(lambda: build(ad.Dataset.range(3).shuffle(), fn))
+    resumed_at_each_place(lambda: build(ad.Dataset.range(3), fn))
+
+
+@pytest.mark.parametrize("placement", ["thread", "process"])
+def test_a_window_that_is_shuffled_without_a_seed_is_made_again(placement: Any) -> None:
+    def build() -> ad.Dataset[Any]:
+        ds = ad.Dataset.range(20).shuffle().group_by_window(by_parity, shuffled_batches, 5)
+        return ds.with_options(ad.Options(placement=placement))
+
+    resumed_at_each_place(lambda: build().map(np.ndarray.tolist))
+
+
+def by_parity(number: int) -> int:
+    return number % 2
+
+
+def shuffled_batches(key: int, window: ad.Dataset[Any]) -> ad.Dataset[Any]:
+    return window.shuffle(5).batch(3)
+
+
+def test_a_dataset_that_a_function_shuffles_without_a_seed_has_another_order_each_time() -> None:
+    def build() -> ad.Dataset[Any]:
+        return ad.Dataset.from_list([7, 7]).shuffle().flat_map(lambda n: ad.Dataset.range(50).shuffle())
+
+    ds = build()
+    orders = [tuple(order) for found in (list(ds), list(ds), list(build())) for order in (found[:50], found[50:])]
+    assert len({*orders}) == 6
+    assert all(sorted(order) == list(range(50)) for order in orders)
+
+
+@pytest.mark.parametrize("build", FROM_FUNCTIONS[:4])
+def test_a_dataset_without_a_seed_that_a_function_returns_is_not_resumed_in_another_order(build: Any) -> None:
+    def returned() -> ad.Dataset[Any]:
+        outside = ad.Dataset.range(5).shuffle(3)
+        return build(ad.Dataset.range(3), lambda n: outside.map(lambda x: (n, x)))
+
+    with returned().iterate() as elements:
+        unbegun = elements.state_dict()
+        for _ in range(7):
+            next(elements)
+        begun = elements.state_dict()
+    with returned().iterate(state=begun) as rest, pytest.raises(ad.ResumeError, match=r"shuffle\(3\) without a seed"):
+        list(rest)
+    with returned().iterate(state=unbegun) as rest:
+        assert len(list(rest)) == 15

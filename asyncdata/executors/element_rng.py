@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import secrets
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from copy import copy
 from hashlib import blake2b
-from typing import Any, NamedTuple
+from itertools import count
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +18,13 @@ from asyncdata.executors.function_call import ENDLESS, Call, Deadline, ElementIn
 from asyncdata.runtime.block import Block, Failure
 from asyncdata.runtime.tickets import Ticket, Tickets, plain
 
-__all__ = ("Chance", "Randomized", "epoch_key", "mixed", "scrambled")
+__all__ = ("Chance", "Randomized", "deriving_seeds", "drawn_seed", "epoch_key", "mixed", "scrambled")
+
+DERIVED: Final = 1 << 63
+"""Set in drawn seeds that are derived from other seeds."""
+
+SEEDS: Final[ContextVar[Iterator[int] | None]] = ContextVar("SEEDS", default=None)
+"""The next drawn seeds, in a user's function that makes datasets."""
 
 
 class Chance(NamedTuple):
@@ -22,6 +32,28 @@ class Chance(NamedTuple):
 
     seed: int
     drawn: bool
+
+    @property
+    def is_repeatable(self) -> bool:
+        """Whether the same program has the same seed when it runs again."""
+        return not self.drawn or self.seed >= DERIVED
+
+
+def drawn_seed() -> int:
+    """Return a seed for a step to which the user gave none."""
+    seeds = SEEDS.get()
+    return secrets.randbits(63) if seeds is None else next(seeds)
+
+
+@contextmanager
+def deriving_seeds(seeds: Sequence[int]) -> Generator[None]:
+    """Derive drawn seeds from `seeds` in the block, so that a pipeline that resumes makes the same datasets again."""
+    token = SEEDS.set(epoch_key(number, (*seeds,)) | DERIVED for number in count())
+    try:
+        yield
+    finally:
+        with suppress(ValueError):  # a coroutine that is closed from elsewhere has another context
+            SEEDS.reset(token)
 
 
 def epoch_key(seed: int, epoch: tuple[Any, ...]) -> int:

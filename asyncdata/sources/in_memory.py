@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol, cast
@@ -26,7 +25,7 @@ from asyncdata.elements.structure import (
 from asyncdata.elements.tensors import dataloader_hint, is_tensor
 from asyncdata.elements.validation import check_choice, check_dtype
 from asyncdata.errors import PlanError, StageError, StructureError
-from asyncdata.executors.element_rng import Chance, epoch_key, mixed, scrambled
+from asyncdata.executors.element_rng import Chance, drawn_seed, epoch_key, mixed, scrambled
 from asyncdata.executors.function_call import ENDLESS, Call, Deadline
 from asyncdata.executors.scope import Scope
 from asyncdata.graph.node import ELSEWHERE, REPLACEABLE, Node, check_integer, shuffles
@@ -201,7 +200,7 @@ class Random(IndexedSource):
     @staticmethod
     def of(seed: int | None, rerandomize: bool | None) -> Random:
         """Return the source for the user's arguments."""
-        chosen = secrets.randbits(63) if seed is None else check_integer("random", "seed", seed)
+        chosen = drawn_seed() if seed is None else check_integer("random", "seed", seed)
         anew = bool(check_choice("random", "rerandomize_each_iteration", rerandomize))
         return Random(chosen, anew, seed is None)
 

@@ -26,7 +26,7 @@ from asyncdata.runtime.tickets import (
     Tickets,
     replaying_first,
 )
-from asyncdata.transforms.inner_datasets import check_resumable, from_inner, inner_plan, not_made
+from asyncdata.transforms.inner_datasets import check_resumable, from_inner, inner_plan, not_made, seeds_below
 from asyncdata.transforms.interleave_inputs import CycleSlot, Elsewhere, ParallelInputs
 from asyncdata.transforms.interleave_position import InterleavePosition
 
@@ -128,10 +128,10 @@ class FlatMap(Node):
         self, scope: Scope, opener: Opener, want: Demand, begin: Position, begun: list[Position]
     ) -> Blocks:
         """Read one element, run its dataset to the end, then read the next."""
-        by_place = self.by_place
+        by_place, seeds = self.by_place, seeds_below(self.input)
         async with aclosing(opener(scope, Demand(), Start.of(begin))) as outer:
             async for block in outer:
-                plan = await inner_plan(self.function, block)
+                plan = await inner_plan(self.function, block, seeds)
                 later, is_empty = begun[1:], True
                 if type(plan) is Failure:
                     yield not_made(block.tickets, plan, later)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Final, final
@@ -11,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from asyncdata.errors import PlanError, ResumeError
-from asyncdata.executors.element_rng import Chance, epoch_key
+from asyncdata.executors.element_rng import Chance, drawn_seed, epoch_key
 from asyncdata.executors.scope import Scope
 from asyncdata.graph.node import ELSEWHERE, EVERYTHING, Node, Unary, check_count, check_integer, finite, shuffles
 from asyncdata.graph.stages import Opener, Rerun
@@ -133,7 +132,7 @@ class Permute(Unary):
 
 def shuffled(plan: Node, size: int | None, seed: int | None, reshuffle: bool | None) -> Node:
     """Return the node for a shuffle through a buffer, or of everything."""
-    chosen = secrets.randbits(63) if seed is None else check_integer("shuffle", "seed", seed)
+    chosen = drawn_seed() if seed is None else check_integer("shuffle", "seed", seed)
     if size is None:
         return Permute.of(plan, chosen, reshuffle, drawn=seed is None)
     size = check_count("shuffle", "buffer_size", size, 1, (UNKNOWN_CARDINALITY,))

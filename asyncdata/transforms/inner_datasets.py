@@ -7,21 +7,31 @@ from contextlib import aclosing
 from typing import Any
 
 from asyncdata.errors import ResumeError
+from asyncdata.executors.element_rng import deriving_seeds
 from asyncdata.executors.function_call import Call
 from asyncdata.executors.scope import Scope
 from asyncdata.graph.node import Node, in_turn, node_of, nodes_of
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
 from asyncdata.runtime.tickets import END, ExplicitTickets, Position, Start, Ticket, Tickets, plain
 
-__all__ = ("check_resumable", "from_inner", "inner_plan", "not_made")
+__all__ = ("check_resumable", "from_inner", "inner_plan", "not_made", "seeds_below")
 
 
-async def inner_plan(call: Call, block: Block) -> Node | Failure:
-    """Return the plan of the dataset that a user's function makes of the one element of `block`, or the failure."""
+def seeds_below(outer: Node) -> tuple[int, ...]:
+    """Return the seeds of a pipeline, from which functions that make datasets of its elements derive theirs."""
+    return tuple(sorted({node.chance.seed for node in nodes_of(outer) if node.chance is not None}))
+
+
+async def inner_plan(call: Call, block: Block, seeds: Sequence[int]) -> Node | Failure:
+    """Return the plan of the dataset that a user's function makes of the one element of `block`, or the failure.
+
+    Steps without a seed get one that is derived from `seeds`, the same when the pipeline resumes.
+    """
     item, ticket = block.items[0], block.tickets[0]
     if block.failed:
         return item
-    result = await call.run_async(item, ticket) if call.is_async else call.run(block).items[0]
+    with deriving_seeds(seeds):
+        result = await call.run_async(item, ticket) if call.is_async else call.run(block).items[0]
     if type(result) is Failure:
         return result
     try:
@@ -31,15 +41,16 @@ async def inner_plan(call: Call, block: Block) -> Node | Failure:
 
 
 def check_resumable(call: Call, plan: Node, begin: Position) -> None:
-    """Raise `ResumeError` if a dataset that was begun has now drawn another order, as its function gave no seed."""
+    """Raise `ResumeError` if a dataset that was begun may have drawn another order, as it was made outside of its
+    function, without a seed."""
     if begin is None or begin == END:
         return
     for node in nodes_of(plan):
-        if node.chance is not None and node.chance.drawn and not node.preserves_tickets:
+        if node.chance is not None and not node.chance.is_repeatable and not node.preserves_tickets:
             raise ResumeError(
-                f"{call.name} has made a dataset again that was begun when the state was saved, with {node.label()} "
+                f"{call.name} has returned a dataset that was begun when the state was saved, with {node.label()} "
                 "without a seed: it draws another order, and elements would be lost and repeated. Give it a seed, as "
-                "shuffle(seed=1); the order still differs from dataset to dataset"
+                "shuffle(seed=1), or make it inside of the function; the order still differs from dataset to dataset"
             )
 
 
@@ -64,10 +75,11 @@ async def from_inner(
     for parent, child in tickets:
         wanted.setdefault(plain(parent), (parent, []))[1].append(child)
     found: dict[Ticket, Any] = {}
+    seeds = seeds_below(outer)
     async with aclosing(outer.open(scope, Demand(), Start(END, [parent for parent, _ in wanted.values()]))) as source:
         async for block in source:
             parent = plain(block.tickets[0])
-            async with aclosing(inner_items(function, block, scope, wanted[parent][1])) as items:
+            async with aclosing(inner_items(function, block, scope, wanted[parent][1], seeds)) as items:
                 async for child, item in items:
                     found[parent, plain(child)] = item
     for part in in_turn(found, tickets, want):
@@ -75,10 +87,10 @@ async def from_inner(
 
 
 async def inner_items(
-    function: Call, block: Block, scope: Scope, tickets: Sequence[Ticket]
+    function: Call, block: Block, scope: Scope, tickets: Sequence[Ticket], seeds: Sequence[int]
 ) -> AsyncGenerator[tuple[Ticket, Any], None]:
     """Yield elements of the dataset that is made from one element, with their tickets in it."""
-    plan = await inner_plan(function, block)
+    plan = await inner_plan(function, block, seeds)
     if type(plan) is Failure:
         yield None, plan
         return

@@ -21,7 +21,7 @@ from asyncdata.runtime.block import Block, Blocks, Demand, Failure
 from asyncdata.runtime.queue import BufferSize, LoopQueue, LoopSignal
 from asyncdata.runtime.tickets import Position, Start, Tickets, children
 from asyncdata.sources.random_access import InMemorySource, is_row
-from asyncdata.transforms.inner_datasets import check_resumable, inner_plan
+from asyncdata.transforms.inner_datasets import check_resumable, inner_plan, seeds_below
 from asyncdata.transforms.interleave_position import InterleavePosition, SlotState
 
 __all__ = ("CycleSlot", "Elsewhere", "Inputs", "ParallelInputs", "ReaderSlot", "Refused", "SerialInputs")
@@ -250,6 +250,7 @@ class SerialInputs:
 
     def __init__(self, node: Cycled, scope: Scope, opener: Opener, place: InterleavePosition) -> None:
         self.function = node.function
+        self.seeds = seeds_below(node.input)
         self.scope = scope
         self.signal = LoopSignal(scope.loop)
         self.outer = opener(scope, Demand(), Start.of(place.outer))
@@ -267,7 +268,7 @@ class SerialInputs:
         if block is None:
             return None
         since = time.perf_counter()
-        plan = await inner_plan(self.function, block)
+        plan = await inner_plan(self.function, block, self.seeds)
         self.quick = self.is_in_memory and time.perf_counter() - since < QUICK
         begin = self.begins.popleft() if self.begins else None
         if type(plan) is Failure:
@@ -304,6 +305,7 @@ class ParallelInputs:
     def __init__(self, node: Cycled, scope: Scope, opener: Opener, place: InterleavePosition) -> None:
         self.workers = workers = node.cycle_length if node.workers in (None, AUTOTUNE) else node.workers or 1
         self.node = node
+        self.seeds = seeds_below(node.input)
         self.scope = scope
         self.outer = opener(scope, Demand(), Start.of(place.outer))
         self.begins = deque(place.begun)
@@ -361,7 +363,7 @@ class ParallelInputs:
 
     async def make(self, made: PendingDataset) -> None:
         """Call the function for a dataset, which is ready once all before it are."""
-        made.plan = await inner_plan(self.node.function, made.block)
+        made.plan = await inner_plan(self.node.function, made.block, self.seeds)
         self.line_up()
 
     def line_up(self) -> None:

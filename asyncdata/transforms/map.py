@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import secrets
 from collections.abc import Callable
 from concurrent.futures import Executor, ProcessPoolExecutor
 from dataclasses import dataclass, field
@@ -12,7 +11,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 from asyncdata.elements.validation import check_choice
 from asyncdata.errors import PlanError
 from asyncdata.executors.autotune import Tuning
-from asyncdata.executors.element_rng import Chance, Randomized
+from asyncdata.executors.element_rng import Chance, Randomized, drawn_seed
 from asyncdata.executors.function_call import Call
 from asyncdata.executors.group_work import GroupWork
 from asyncdata.executors.process.pool import PoolHandle, pool_of
@@ -78,7 +77,7 @@ def check_synchronous(value: Any, calls: Any, executor: Any) -> bool:
 
 def randomized(plan: Node, fn: Callable[..., Any], seed: int | None) -> Randomized:
     """Return a function that takes `rng=`, distinguished from others with the same seed by how many come before it."""
-    chance = Chance(secrets.randbits(63) if seed is None else seed, seed is None)
+    chance = Chance(drawn_seed() if seed is None else seed, seed is None)
     return Randomized(fn, chance, earlier(plan))
 
 

@@ -7,7 +7,6 @@ whose shares are known, that chance is always the same; else it follows from how
 from __future__ import annotations
 
 import math
-import secrets
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
@@ -16,7 +15,7 @@ from typing import Any, Final
 import numpy as np
 
 from asyncdata.errors import PlanError
-from asyncdata.executors.element_rng import Chance, epoch_key, scrambled
+from asyncdata.executors.element_rng import Chance, drawn_seed, epoch_key, scrambled
 from asyncdata.executors.function_call import ENDLESS, Call, Deadline
 from asyncdata.executors.scope import Scope
 from asyncdata.graph.node import ELSEWHERE, REPLACEABLE, Node, Unary, check_arguments, check_integer, regrouped
@@ -59,7 +58,7 @@ class Resample(Unary):
             raise PlanError(f"{METHOD}: initial_dist has none of the classes that target_dist asks for")
         call = Classifier(METHOD, class_func, len(wanted))
         check_arguments(call, plan)
-        chosen = secrets.randbits(63) if seed is None else check_integer(METHOD, "seed", seed)
+        chosen = drawn_seed() if seed is None else check_integer(METHOD, "seed", seed)
         return Resample(Map(plan, (call,)), call, wanted, found, chosen, earlier(plan), seed is None)
 
     @property

@@ -7,7 +7,6 @@ against the cumulated weights of those that are left. So it is the same on every
 from __future__ import annotations
 
 import math
-import secrets
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass, field
@@ -21,7 +20,7 @@ from asyncdata.elements.spec import TensorSpec
 from asyncdata.elements.structure import shared_spec
 from asyncdata.elements.validation import check_choice, check_flag
 from asyncdata.errors import PlanError
-from asyncdata.executors.element_rng import Chance, epoch_key, mixed
+from asyncdata.executors.element_rng import Chance, drawn_seed, epoch_key, mixed
 from asyncdata.executors.function_call import noted
 from asyncdata.executors.scope import Scope
 from asyncdata.graph.node import ELSEWHERE, REPLACEABLE, Node, Planned, check_integer, finite
@@ -261,7 +260,7 @@ class Sample(Node):
     ) -> Sample:
         """Return the node; without a seed one is drawn."""
         method = "sample_from_datasets"
-        chosen = secrets.randbits(63) if seed is None else check_integer(method, "seed", seed)
+        chosen = drawn_seed() if seed is None else check_integer(method, "seed", seed)
         stop = check_flag(method, "stop_on_empty_dataset", stop)
         rerandomize = bool(check_choice(method, "rerandomize_each_iteration", rerandomize))
         return Sample(plans, likelihoods(weights, len(plans)), chosen, stop, rerandomize, seed is None)
