@@ -291,12 +291,13 @@ def test_damage_in_row_groups_that_are_requested_ahead(bucket: Bucket) -> None:
         list(ds)
     whole = [*range(500), *range(600, 1200)]
     assert [row["id"] for row in ds.ignore_errors()] == whole
-    with ds.ignore_errors().iterate() as rows:
+    wide = ad.ParquetDataset(url, ["id", "wide"], storage_options=bucket.options).ignore_errors()
+    with wide.with_options(ad.Options(ram_budget=1 << 20)).iterate() as rows:  # too little for all row groups
         found = [next(rows)["id"] for _ in range(10)]
         bucket.put("large.parquet", content[:-1] + b"x")
         found += [row["id"] for row in rows]
     assert found == whole[: len(found)]  # those that were there when it was replaced
-    assert 100 <= len(found) <= len(whole)  # all, if all had been read ahead
+    assert 100 <= len(found) < len(whole)
 
 
 def test_rows_of_parquet_in_any_order_from_objects_that_are_kept(bucket: Bucket, tmp_path: Path) -> None:
