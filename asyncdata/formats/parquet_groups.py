@@ -6,10 +6,11 @@ import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from asyncdata.errors import DataLossError, PlanError
 from asyncdata.formats.arrow_columns import arrow, columns_of
+from asyncdata.formats.parquet_filters import filter_columns, matching_groups, matching_rows
 
 __all__ = (
     "TAIL",
@@ -17,7 +18,6 @@ __all__ = (
     "Selection",
     "as_data_loss",
     "checked_tail",
-    "filter_expression",
     "metadata_in",
     "spans",
 )
@@ -93,6 +93,15 @@ class Selection:
             raise PlanError(f"{name}: there is no column {missing[0]!r}, the columns are {names}")
         return None if self.columns is None or filtered is None else needed
 
+    def groups(self, metadata: Any, tail: bytes, size: int) -> Sequence[int]:
+        """Return the numbers of the row groups that may have selected rows, given the last bytes of the file.
+
+        Thread-safe.
+        """
+        if self.filters is None:
+            return range(metadata.num_row_groups)
+        return matching_groups(PartsOfFile(size, [(size - len(tail), tail)]), metadata.num_row_groups, self.filters)
+
     def decoded(
         self, metadata: Any, group: int, source: PartsOfFile, needed: list[str] | None
     ) -> tuple[dict[str, Any], int]:
@@ -101,33 +110,10 @@ class Selection:
         file = pq.ParquetFile(source, metadata=metadata, pre_buffer=False, page_checksum_verification=True)
         table = file.read_row_group(group, columns=needed, use_threads=False)
         if self.filters is not None:
-            table = self.filtered(table)
+            table = matching_rows(table, self.filters)
         if self.columns is not None:
             table = table.select(self.columns)
         return columns_of(table), table.num_rows
-
-    def filtered(self, table: Any) -> Any:
-        """Return the rows that match; `PlanError` for filters that the types of the columns do not allow."""
-        try:
-            return table.filter(filter_expression(self.filters))
-        except arrow("pyarrow", METHOD).ArrowException as error:
-            raise PlanError(f"{METHOD}(filters={self.filters!r:.80}) does not fit the columns: {error}") from error
-
-
-def filter_expression(filters: Any) -> Any:
-    """Return filters as an expression; `PlanError` if they are none."""
-    if isinstance(filters, arrow("pyarrow.compute", METHOD).Expression):
-        return filters
-    try:
-        if isinstance(filters, list):
-            return arrow("pyarrow.parquet", METHOD).filters_to_expression(filters)
-        problem = type(filters).__name__
-    except (ValueError, TypeError) as error:
-        problem = str(error)
-    raise PlanError(
-        f"{METHOD}(filters=) must be an expression of pyarrow.compute, or a list such as [('year', '>', 2020)], got "
-        f"{filters!r:.80}: {problem}"
-    )
 
 
 def as_data_loss(error: Exception, name: str, group: int = -1) -> Exception:
@@ -136,20 +122,6 @@ def as_data_loss(error: Exception, name: str, group: int = -1) -> Exception:
         return error
     where = f"row group {group} cannot be read" if group >= 0 else "it is not a Parquet file"
     return DataLossError(f"{name}: {where}: {error}")
-
-
-def filter_columns(filters: Any) -> list[str] | None:
-    """Return the columns that filters use; `None` for an expression, whose columns are unknown."""
-    if filters is None:
-        return []
-    if not isinstance(filters, list):
-        return None
-    groups = cast("list[Any]", filters)
-    found: list[str] = []
-    for some in groups:
-        terms = cast("list[Any]", some if isinstance(some, list) else [some])
-        found += [str(term[0]) for term in terms]
-    return found
 
 
 def spans(metadata: Any, group: int, needed: Sequence[str] | None) -> list[tuple[int, int]]:

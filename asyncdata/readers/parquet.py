@@ -9,7 +9,7 @@ from typing import Any
 from asyncdata.dataset import Dataset
 from asyncdata.errors import PlanError
 from asyncdata.formats.arrow_columns import arrow
-from asyncdata.formats.parquet_groups import filter_expression
+from asyncdata.formats.parquet_filters import filter_expression
 from asyncdata.readers.files import (
     CacheFolder,
     Filename,
@@ -57,10 +57,10 @@ class ParquetDataset(Dataset[dict[str, Any]]):
         """Read `filenames`: a path, several, or a dataset of paths.
 
         Only the bytes of `columns` are read, by default of all. Rows that do not match `filters` are dropped; these are
-        an expression of `pyarrow.compute`, or a list as for `pyarrow.parquet.read_table`, such as
-        `[("year", ">", 2020)]`. Files are read one after another, or `num_parallel_reads` at once, in turn.
-        `storage_options` are for files at URLs, as for `list_files`; `cache_dir` is a folder or a `CacheDir` that
-        caches them on this machine.
+        a list as for `pyarrow.parquet.read_table`, such as `[("year", ">", 2020)]`, or an expression of
+        `pyarrow.compute`. With a list, row groups whose statistics exclude a match are not read. Files are read one
+        after another, or `num_parallel_reads` at once, in turn. `storage_options` are for files at URLs, as for
+        `list_files`; `cache_dir` is a folder or a `CacheDir` that caches them on this machine.
 
         With `index=True`, and without `filters`, any row can be read by its number, and the number of them is known, as
         for `TFRecordDataset`. The row group of each row is read; eight row groups stay in memory. So write files whose

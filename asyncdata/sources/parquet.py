@@ -71,13 +71,16 @@ class ParquetFile(NumberedFile):
         """
         selection = Selection(self.columns, self.filters)
         try:
-            metadata = await self.metadata(contents, entry)
+            tail = await self.tail(contents, entry)
+            metadata = await contents.scope.in_thread(partial(metadata_in, tail, entry.size))
             needed = selection.needed(metadata, self.shown)
+            groups = await contents.scope.in_thread(partial(selection.groups, metadata, tail, entry.size))
         except (OSError, ValueError) as error:
             yield ParsedChunk([as_data_loss(error, self.shown)], offset, lost=True)
             return
-        contents.set_groups(metadata.num_row_groups, lambda group: spans(metadata, group, needed))
-        for group in range(offset, metadata.num_row_groups):
+        groups = [group for group in groups if group >= offset]
+        contents.set_groups(groups, lambda group: spans(metadata, group, needed))
+        for group in groups:
             try:
                 parts = await contents.group(group)
                 decode = partial(selection.decoded, metadata, group, PartsOfFile(entry.size, parts), needed)
@@ -90,14 +93,14 @@ class ParquetFile(NumberedFile):
             for found in in_parts(columns, rows, want, group):
                 yield found
 
-    async def metadata(self, contents: TableContents, entry: Entry) -> Any:
-        """Return the metadata at the end of the file."""
+    async def tail(self, contents: TableContents, entry: Entry) -> bytes:
+        """Return the last bytes of the file, which contain the metadata."""
         size = min(TAIL, entry.size)
         tail = await contents.read(entry.size - size, size) if size else b""
         length = checked_tail(tail, entry.size)
         if length > size:
             tail = await contents.read(entry.size - length, length)
-        return await contents.scope.in_thread(partial(metadata_in, tail, entry.size))
+        return tail
 
 
 def in_parts(columns: dict[str, Any], rows: int, want: Demand, group: int) -> Iterator[ParsedChunk]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from bisect import bisect_right
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
 from functools import partial
@@ -40,7 +41,7 @@ class TableContents:
         self.store = store
         self.path = path
         self.entry = Entry("")
-        self._groups = 0
+        self._groups: Sequence[int] = ()
         self._spans: Callable[[int], list[Span]] | None = None
         self._at_once = isinstance(store, ObjectStore) and not store.web
         self._share = scope.budget.share()
@@ -73,8 +74,8 @@ class TableContents:
             raise DataLossError(f"it ends within bytes {start} to {start + length}")
         return bytes(memoryview(found)[:length])
 
-    def set_groups(self, groups: int, spans: Callable[[int], list[Span]]) -> None:
-        """Set how many row groups there are, and a function that returns which bytes of one are needed."""
+    def set_groups(self, groups: Sequence[int], spans: Callable[[int], list[Span]]) -> None:
+        """Set which row groups are read, in order, and a function that returns which bytes of one are needed."""
         self._groups, self._spans = groups, spans
 
     async def group(self, number: int) -> Parts:
@@ -83,10 +84,11 @@ class TableContents:
         if not self._at_once:
             return [(start, await self.read(start, size)) for start, size in self._spans(number)]
         pending = self._ahead.pop(number, None)
-        self._request(range(number + 1, min(number + 1 + AHEAD, self._groups)), self._spans)
+        place = bisect_right(self._groups, number)
+        self._request(self._groups[place : place + AHEAD], self._spans)
         return await (self._pieces(self._spans(number)) if pending is None else pending.ready)
 
-    def _request(self, numbers: range, spans: Callable[[int], list[Span]]) -> None:
+    def _request(self, numbers: Sequence[int], spans: Callable[[int], list[Span]]) -> None:
         """Request row groups ahead, as far as memory allows."""
         total = 0
         for number in numbers:

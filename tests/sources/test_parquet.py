@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import datetime
+import math
+import random
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -78,6 +81,51 @@ def test_filters(path: Path, filters: Any) -> None:
     assert [row["name"] for row in ds] == [f"#{number}" for number in kept]
     check_resumes(lambda: ad.ParquetDataset(path, ["name"], filters))
     assert ds.fingerprint() != ad.ParquetDataset(path, ["name"]).fingerprint()
+
+
+def test_row_groups_whose_statistics_exclude_a_match_are_not_read(tmp_path: Path) -> None:
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    noise = np.random.default_rng(0).integers(0, 256, (1000, 1000), np.uint8)
+    columns = {"id": np.arange(1000), "noise": pa.FixedSizeListArray.from_arrays(noise.ravel(), 1000)}
+    pq.write_table(pa.table(columns), path := tmp_path / "a.parquet", row_group_size=100)
+
+    def read(filters: Any) -> tuple[list[int], int]:
+        with ad.ParquetDataset(path, ["noise", "id"], filters).iterate() as rows:
+            return [int(row["id"]) for row in rows], sum(step.read_bytes for step in rows.stats().steps)
+
+    found, some = read([("id", "in", [150, 777, 790]), ("id", ">=", 777)])
+    assert found == [777, 790]
+    assert read([("id", "<", 0)])[0] == []
+    assert some < read([("id", "!=", 5)])[1] / 5
+    check_resumes(lambda: ad.ParquetDataset([path, path], filters=[("id", "in", [3, 444, 445, 999])]))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_filters_give_the_rows_that_match_whatever_statistics_leave_out(tmp_path: Path, seed: int) -> None:
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    rng = random.Random(seed)
+    values = {
+        "whole": lambda: rng.choice([None, rng.randrange(9)]),
+        "real": lambda: rng.choice([None, math.nan, 0.0, -0.0, rng.random()]),
+        "text": lambda: rng.choice([None, "", "a" * 200, "b", "\xff"]),
+        "day": lambda: rng.choice([None, datetime.date(2020, 1, rng.randrange(1, 9))]),
+        "flag": lambda: rng.choice([None, True, False]),
+    }
+    table = pa.table({name: [value() for _ in range(60)] for name, value in values.items()})
+    pq.write_table(table.append_column("id", pa.array(range(60))), path := tmp_path / "a.parquet", row_group_size=3)
+
+    def term() -> tuple[str, str, Any]:
+        name = rng.choice([*values])
+        comparison = rng.choice(["=", "==", "!=", "<", ">", "<=", ">=", "in", "not in"])
+        known = [value for _ in range(99) if (value := values[name]()) is not None]
+        if comparison.endswith("in"):
+            return name, comparison, known[: rng.randrange(1, 4)]
+        return name, "==" if name == "flag" else comparison, known[0]
+
+    for _ in range(60):
+        filters = [[term() for _ in range(rng.randrange(1, 4))] for _ in range(rng.randrange(1, 3))]
+        whole = pq.read_table(path).filter(pq.filters_to_expression(filters))["id"].to_pylist()
+        assert [row["id"] for row in ad.ParquetDataset(path, ["id"], filters)] == whole, filters
 
 
 def test_goes_on_at_any_row(path: Path) -> None:

@@ -1,0 +1,109 @@
+"""Filters of Parquet rows: the columns they use, the row groups that may match, and the rows that do."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from functools import reduce
+from operator import eq, ge, gt, le, lt
+from typing import Any, Final, cast
+
+from asyncdata.errors import PlanError
+from asyncdata.formats.arrow_columns import arrow
+
+__all__ = ("filter_columns", "filter_expression", "matching_groups", "matching_rows")
+
+METHOD: Final = "ParquetDataset"
+
+COMPARISONS: Final = {"=": eq, "==": eq, "<": lt, ">": gt, "<=": le, ">=": ge}
+"""The comparisons that no NaN satisfies, which statistics leave out."""
+
+MOST_VALUES: Final = 100
+"""The most values of an `in` that are compared with the statistics of each row group."""
+
+
+def filter_expression(filters: Any) -> Any:
+    """Return filters as an expression; `PlanError` if they are none."""
+    if isinstance(filters, arrow("pyarrow.compute", METHOD).Expression):
+        return filters
+    try:
+        if isinstance(filters, list):
+            return arrow("pyarrow.parquet", METHOD).filters_to_expression(filters)
+        problem = type(filters).__name__
+    except (ValueError, TypeError) as error:
+        problem = str(error)
+    raise PlanError(
+        f"{METHOD}(filters=) must be an expression of pyarrow.compute, or a list such as [('year', '>', 2020)], got "
+        f"{filters!r:.80}: {problem}"
+    )
+
+
+def filter_columns(filters: Any) -> list[str] | None:
+    """Return the columns that filters use; `None` for an expression, whose columns are unknown."""
+    if filters is None:
+        return []
+    if not isinstance(filters, list):
+        return None
+    groups = cast("list[Any]", filters)
+    found: list[str] = []
+    for some in groups:
+        terms = cast("list[Any]", some if isinstance(some, list) else [some])
+        found += [str(term[0]) for term in terms]
+    return found
+
+
+def matching_rows(table: Any, filters: Any) -> Any:
+    """Return the rows that match; `PlanError` for filters that the types of the columns do not allow."""
+    try:
+        return table.filter(filter_expression(filters))
+    except arrow("pyarrow", METHOD).ArrowException as error:
+        raise misfit(filters, error) from error
+
+
+def matching_groups(footer: io.RawIOBase, count: int, filters: Any) -> Sequence[int]:
+    """Return the numbers of the row groups whose statistics do not exclude a match, of `count`.
+
+    Of an expression the comparisons are unknown, so it excludes none.
+    """
+    bounds = bounds_of(cast("list[Any]", filters)) if isinstance(filters, list) else None
+    if bounds is None:
+        return range(count)
+    pa, files = arrow("pyarrow", METHOD), arrow("pyarrow.dataset", METHOD)
+    fragment = files.ParquetFileFormat().make_fragment(pa.PythonFile(footer, mode="r"))
+    try:
+        return [group.id for group in fragment.subset(bounds).row_groups]
+    except pa.ArrowException as error:
+        raise misfit(filters, error) from error
+
+
+def bounds_of(filters: list[Any]) -> Any:
+    """Return an expression that is true for all rows that match and that statistics decide; `None` if there is none."""
+    alternatives = filters if isinstance(filters[0], list) else [filters]
+    found: list[Any] = []
+    for terms in alternatives:
+        bounds = [bound for term in cast("list[Any]", terms) if (bound := bound_of(*term)) is not None]
+        if not bounds:
+            return None
+        found.append(reduce(lambda one, other: one & other, bounds))
+    return any_of(found)
+
+
+def bound_of(column: str, comparison: str, value: Any) -> Any:
+    """Return a comparison as an expression, `None` for one that statistics cannot decide."""
+    field = arrow("pyarrow.compute", METHOD).field(column)
+    if comparison in COMPARISONS:
+        return COMPARISONS[comparison](field, value)
+    values: list[Any] = [*value] if comparison == "in" else []
+    decided = 0 < len(values) <= MOST_VALUES and all(one is not None and one == one for one in values)  # noqa: PLR0124
+    # not `isin`: it takes 0.0 for -0.0 in rows, but not in statistics
+    return any_of([field == one for one in values]) if decided else None
+
+
+def any_of(expressions: list[Any]) -> Any:
+    """Return the expression that is true where one of these is."""
+    return reduce(lambda one, other: one | other, expressions)
+
+
+def misfit(filters: Any, error: Exception) -> PlanError:
+    """Return the error for filters that the types of the columns do not allow."""
+    return PlanError(f"{METHOD}(filters={filters!r:.80}) does not fit the columns: {error}")
