@@ -16,6 +16,7 @@ from asyncdata.errors import DataLossError, ResumeError, annotate
 from asyncdata.executors.function_call import noted
 from asyncdata.executors.scope import Scope
 from asyncdata.formats.element_codec import encode_element
+from asyncdata.formats.tfrecord import frame
 from asyncdata.graph.content_hash import contents
 from asyncdata.graph.node import ELSEWHERE, PHYSICAL, Node, Unary, picked
 from asyncdata.graph.position_check import check_position
@@ -179,16 +180,21 @@ class FileCache(Unary):
         heading = heading if place.seeds is None else heading._replace(seeds=place.seeds)
         writing = begin_writing(self.path, heading, self.indexes.most)
         if writing is None:
-            return self.read_or_run(scope, want, place)
+            return self.read_or_run(scope, want, place, heading)
         return self.filled(writing, scope, want, place)
 
-    def read_or_run(self, scope: Scope, want: Demand, place: CachePosition) -> Blocks:
-        """Yield what another process has written, or run the input while another process writes."""
+    def read_or_run(self, scope: Scope, want: Demand, place: CachePosition, own: Header) -> Blocks:
+        """Yield what another process has written, or run the input in its order while another process writes."""
+        partial = str(AppendFile.partial(self.path))
+        header = self.heading(partial)
+        if header is None and self.heading(self.path) is None:  # the other process has not begun it yet
+            AppendFile.begin(self.path, frame(own.record()))
+            header = self.heading(partial)
         if (heading := self.heading(self.path)) is not None:
             return self.stored(self.path, self.resumable(heading, place), scope, want, place.done)
         if not self.input.in_order:
             return self.passing(scope, want, Start())
-        header = self.heading(str(AppendFile.partial(self.path))) or Header.of(self.input, self.made_of)
+        header = header or own
         source = self.resumable(header, place).seeded(self.input)
         return self.counted(
             source.open(scope.with_epoch(FIRST_EPOCH), want, Start(skip=place.done)), header, place.done

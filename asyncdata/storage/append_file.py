@@ -63,7 +63,7 @@ class AppendFile:
             return None
         try:
             if not cls.partial(target).exists() and not target.exists():
-                begin(target, head)
+                cls.begin(target, head)
             return cls(target, os.open(cls.partial(target), FLAGS), lock)
         except FileNotFoundError:  # another process has completed it
             lock.release()
@@ -71,6 +71,18 @@ class AppendFile:
         except BaseException:
             lock.release()
             raise
+
+    @classmethod
+    def begin(cls, path: str | os.PathLike[str], head: bytes) -> None:
+        """Create the partial file with its head atomically, unless another process has created it."""
+        partial = cls.partial(path)
+        fresh = partial.with_name(f".{partial.name}.{secrets.token_hex(4)}")
+        try:
+            fresh.write_bytes(head)
+            with suppress(FileExistsError):
+                os.link(fresh, partial)
+        finally:
+            fresh.unlink(missing_ok=True)
 
     def append(self, data: bytes | memoryview) -> None:
         """Append all of `data`; none of it if the disk is full."""
@@ -119,15 +131,3 @@ class AppendFile:
                 os.close(self.descriptor)
             self.descriptor = -1
             self._lock.release()
-
-
-def begin(target: Path, head: bytes) -> None:
-    """Create the partial file with its head atomically, unless another process has created it."""
-    partial = AppendFile.partial(target)
-    fresh = partial.with_name(f".{partial.name}.{secrets.token_hex(4)}")
-    try:
-        fresh.write_bytes(head)
-        with suppress(FileExistsError):
-            os.link(fresh, partial)
-    finally:
-        fresh.unlink(missing_ok=True)

@@ -25,7 +25,8 @@ from asyncdata.formats.tfrecord import RecordParser, frame
 from asyncdata.persistence.file_cache import FileCache
 from asyncdata.persistence.header import HEAD
 from asyncdata.sources.tfrecord_random_access import IndexCache
-from asyncdata.storage import append_file
+from asyncdata.storage import AppendFile, append_file
+from asyncdata.storage.locks import FileLock
 from asyncdata.testing import check_resumes, check_transform, leaves_nothing
 from tests.marks import first_by_default
 from tests.reference import Boom, Failed
@@ -616,6 +617,19 @@ def test_of_two_processes_one_writes_and_both_get_all(path: Path) -> None:
     assert [err for _, err in found] == [""] * 3
     assert orders == [orders[0]] * 3
     assert sorted(orders[0]) == [x * x for x in range(300)]
+    assert os.listdir(path.parent) == ["squares"]
+
+
+def test_a_file_that_another_process_has_not_begun_yet_is_in_the_order_of_its_readers(path: Path) -> None:
+    def build() -> ad.Dataset:
+        return ad.Dataset.range(50).shuffle(20).cache(path)
+
+    path.parent.mkdir()
+    lock = FileLock.take(AppendFile.partial(path))
+    assert lock is not None
+    found = [list(build()), list(build())]
+    lock.release()
+    assert found == [list(build())] * 2
     assert os.listdir(path.parent) == ["squares"]
 
 
