@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from contextvars import ContextVar
 from copy import copy
 from hashlib import blake2b
-from itertools import count
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -18,13 +17,10 @@ from asyncdata.executors.function_call import ENDLESS, Call, Deadline, ElementIn
 from asyncdata.runtime.block import Block, Failure
 from asyncdata.runtime.tickets import Ticket, Tickets, plain
 
-__all__ = ("Chance", "Randomized", "deriving_seeds", "drawn_seed", "epoch_key", "mixed", "scrambled")
+__all__ = ("Chance", "DerivedSeeds", "Randomized", "drawn_seed", "epoch_key", "mixed", "scrambled")
 
 DERIVED: Final = 1 << 63
 """Set in drawn seeds that are derived from other seeds."""
-
-SEEDS: Final[ContextVar[Iterator[int] | None]] = ContextVar("SEEDS", default=None)
-"""The next drawn seeds, in a user's function that makes datasets."""
 
 
 class Chance(NamedTuple):
@@ -41,19 +37,34 @@ class Chance(NamedTuple):
 
 def drawn_seed() -> int:
     """Return a seed for a step to which the user gave none."""
-    seeds = SEEDS.get()
-    return secrets.randbits(63) if seeds is None else next(seeds)
+    deriving = DERIVING.get()
+    return secrets.randbits(63) if deriving is None else deriving.next()
 
 
-@contextmanager
-def deriving_seeds(seeds: Sequence[int]) -> Generator[None]:
-    """Derive drawn seeds from `seeds` in the block, so that a pipeline that resumes makes the same datasets again."""
-    token = SEEDS.set(epoch_key(number, (*seeds,)) | DERIVED for number in count())
-    try:
-        yield
-    finally:
+class DerivedSeeds:
+    """In its block, drawn seeds are derived from `seeds`: so a pipeline that resumes makes the same datasets again."""
+
+    __slots__ = ("_count", "_seeds", "_token")
+
+    def __init__(self, seeds: tuple[int, ...]) -> None:
+        self._seeds = seeds
+        self._count = 0
+
+    def __enter__(self) -> None:
+        self._token = DERIVING.set(self)
+
+    def __exit__(self, *_: object) -> None:
         with suppress(ValueError):  # a coroutine that is closed from elsewhere has another context
-            SEEDS.reset(token)
+            DERIVING.reset(self._token)
+
+    def next(self) -> int:
+        """Return another seed."""
+        self._count += 1
+        return epoch_key(self._count, self._seeds) | DERIVED
+
+
+DERIVING: Final[ContextVar[DerivedSeeds | None]] = ContextVar("DERIVING", default=None)
+"""Where drawn seeds come from, in a user's function that makes datasets."""
 
 
 def epoch_key(seed: int, epoch: tuple[Any, ...]) -> int:

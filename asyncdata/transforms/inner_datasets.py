@@ -7,7 +7,7 @@ from contextlib import aclosing
 from typing import Any
 
 from asyncdata.errors import ResumeError
-from asyncdata.executors.element_rng import deriving_seeds
+from asyncdata.executors.element_rng import DerivedSeeds
 from asyncdata.executors.function_call import Call
 from asyncdata.executors.scope import Scope
 from asyncdata.graph.node import Node, in_turn, node_of, nodes_of
@@ -22,7 +22,7 @@ def seeds_below(outer: Node) -> tuple[int, ...]:
     return tuple(sorted({node.chance.seed for node in nodes_of(outer) if node.chance is not None}))
 
 
-async def inner_plan(call: Call, block: Block, seeds: Sequence[int]) -> Node | Failure:
+async def inner_plan(call: Call, block: Block, seeds: tuple[int, ...]) -> Node | Failure:
     """Return the plan of the dataset that a user's function makes of the one element of `block`, or the failure.
 
     Steps without a seed get one that is derived from `seeds`, the same when the pipeline resumes.
@@ -30,7 +30,7 @@ async def inner_plan(call: Call, block: Block, seeds: Sequence[int]) -> Node | F
     item, ticket = block.items[0], block.tickets[0]
     if block.failed:
         return item
-    with deriving_seeds(seeds):
+    with DerivedSeeds(seeds):
         result = await call.run_async(item, ticket) if call.is_async else call.run(block).items[0]
     if type(result) is Failure:
         return result
@@ -87,7 +87,7 @@ async def from_inner(
 
 
 async def inner_items(
-    function: Call, block: Block, scope: Scope, tickets: Sequence[Ticket], seeds: Sequence[int]
+    function: Call, block: Block, scope: Scope, tickets: Sequence[Ticket], seeds: tuple[int, ...]
 ) -> AsyncGenerator[tuple[Ticket, Any], None]:
     """Yield elements of the dataset that is made from one element, with their tickets in it."""
     plan = await inner_plan(function, block, seeds)
