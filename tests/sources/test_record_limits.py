@@ -304,5 +304,6 @@ def test_a_loop_that_reads_a_file_without_records_goes_on(
             await reading.wait()
             task.cancel()
             await asyncio.wait([task])
+            assert task.cancelled()
 
     asyncio.run(left())
