@@ -158,7 +158,9 @@ class SampleParser:
             raise DataLossError(f"{self._name}: at {self._where} {begin} a tar header was expected: {error}") from None
         if member is None:
             self._ended = True
-            return self._done(begin)
+            if (sample := self._done(begin)) is None:
+                self._check_size(0)  # zeros without an end
+            return sample
         self._ended = False
         if self._pax == (None, None):
             self._first = begin

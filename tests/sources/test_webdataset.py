@@ -99,3 +99,13 @@ def test_the_programs_own_archives(tmp_path: Path) -> None:
         made.add(tmp_path / "in", "in")
     (tmp_path / "a.tar.bz2").write_bytes(file.getvalue())
     assert list(ad.WebDataset(tmp_path / "a.tar.bz2")) == [{"__key__": f"in/{'n' * 120}/a", "txt": "long"}]
+
+
+def test_zeros_without_an_end_are_an_error(path: Path) -> None:
+    with path.open("r+b") as file:
+        file.truncate(1 << 40)
+    ds = ad.WebDataset(path, max_record_bytes=1 << 20)
+    elements = iter(ds)
+    assert [next(elements) for _ in SAMPLES] == SAMPLES
+    with pytest.raises(ad.DataLossError, match="max_record_bytes"):
+        next(elements)
