@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from os import PathLike, fsdecode
-from typing import Any, TypeAlias, cast
+from typing import Any, Final, TypeAlias, cast
 
 import numpy as np
 
@@ -16,11 +16,19 @@ from asyncdata.executors.function_call import Call
 from asyncdata.executors.interleave_tuner import InterleaveTuner
 from asyncdata.graph.node import Node, check_count
 from asyncdata.options import AUTOTUNE
-from asyncdata.sources.in_memory import Items
+from asyncdata.sources.in_memory import FOREVER, Items
 from asyncdata.sources.parsed_files import FileCatalog, RandomAccessFiles
+from asyncdata.sources.random_access import InMemorySource
 from asyncdata.storage import BLOCK_BYTES, CacheDir, StorageOptions, is_local_or_cached, store_for
 from asyncdata.transforms.flat_map import FlatMap
+from asyncdata.transforms.global_shuffle import Permute
 from asyncdata.transforms.interleave import CYCLE_LENGTH, Interleave
+from asyncdata.transforms.prefetch import Prefetch
+from asyncdata.transforms.repeat import Repeat
+from asyncdata.transforms.shard import Shard
+from asyncdata.transforms.shuffle import Shuffle
+from asyncdata.transforms.skip import Skip
+from asyncdata.transforms.take import Take
 
 __all__ = (
     "CacheFolder",
@@ -37,6 +45,9 @@ __all__ = (
 Filename: TypeAlias = str | bytes | PathLike[str]
 StorageMapping: TypeAlias = Mapping[str, Any] | None
 CacheFolder: TypeAlias = str | PathLike[str] | CacheDir | None
+UNCHANGED: Final = (Permute, Prefetch, Repeat, Shard, Shuffle, Skip, Take)
+"""Steps that pass on names as they are."""
+
 Filenames: TypeAlias = Filename | Sequence[Filename] | Dataset[str] | Dataset[bytes]
 
 
@@ -104,11 +115,21 @@ def names_of(method: str, filenames: Any, storage: StorageOptions | None) -> Nod
         return Items([checked(method, name, storage) for name in filenames], files=True)
     spec = filenames.plan.signature
     if spec is None or (isinstance(spec, TensorSpec) and not spec.shape and np.dtype(spec.dtype).kind in "OSU"):
-        return filenames.plan
+        return as_files(filenames.plan)
     cure = "; split them with unbatch()" if isinstance(spec, TensorSpec) and spec.shape else ""
     raise PlanError(
         f"{method}(filenames=) needs a dataset with one path per element, and its elements are {spec}{cure}"
     )
+
+
+def as_files(plan: Node) -> Node:
+    """Return a plan of names in which those in memory are known to be of files, whose sizes and times are compared."""
+    if isinstance(plan, UNCHANGED):
+        return plan.with_inputs(as_files(plan.input))
+    if not isinstance(plan, InMemorySource) or not plan.is_in_memory or plan.size == FOREVER:
+        return plan
+    names = plan.rows(0, plan.size)
+    return Items([*map(fsdecode, names)], files=True) if all(isinstance(name, (str, bytes)) for name in names) else plan
 
 
 def checked(method: str, filename: Any, storage: StorageOptions | None = None) -> str:

@@ -17,6 +17,24 @@ def test_keeps_its_contract(tmp_path: Path) -> None:
     check_transform(lambda ds: ds.snapshot(tmp_path / next(names)), lambda items: items)
 
 
+NAMES = {
+    "a list": lambda name: [name],
+    "from_list": lambda name: ad.Dataset.from_list([name]),
+    "from_tensor_slices": lambda name: ad.Dataset.from_tensor_slices([name]),
+    "shuffled": lambda name: ad.Dataset.from_list([name]).shuffle().shard(1, 0).repeat(1),
+    "list_files": ad.Dataset.list_files,
+}
+
+
+@pytest.mark.parametrize("names", NAMES)
+def test_a_file_that_has_grown_is_read_again(names: str, tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    for lines in (["one"], ["one", "two"]):
+        path.write_text("\n".join(lines))
+        ds = ad.TextLineDataset(NAMES[names](str(path))).snapshot(tmp_path / "stored")
+        assert list(ds) == [line.encode() for line in lines]
+
+
 def test_each_pipeline_has_a_file_of_its_own(tmp_path: Path) -> None:
     calls: list[int] = []
     for size in (3, 5, 3, 5):
