@@ -117,7 +117,8 @@ class Shuffle(Unary):
     def reshard(self, positions: Sequence[Position], resharding: Resharding) -> Position:
         key = epoch_key(self.seed, resharding.epoch if self.reshuffle else ())
         places = [parse_place(at) for at in positions]
-        mine = resharding.own_part([ticket for place in places for ticket in place.tickets(key)])
+        tickets = {plain(ticket): ticket for place in places for ticket in place.tickets(key)}  # of a lost file: once
+        mine = resharding.own_part([*tickets.values()])
         held, rest = mine[: self.size], mine[self.size :]
         inner = self.input.resharded([place.input for place in places], resharding)
         return replaying_tickets(ShufflePlace(len(held), inner, held=encode_all(held)).position(), rest)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import asyncdata as ad
 from asyncdata.checkpoint import merge_states
 from tests import reference
 from tests.laws import functions, pipelines
@@ -151,3 +153,24 @@ def test_any_number_of_processes_goes_on_for_any_other(pipe: Pipeline, generatio
         while found.count(lost) > expected.count(lost):
             found.remove(lost)
     assert found == expected
+
+
+def test_the_failure_of_a_file_that_each_share_holds_is_raised_once(tmp_path: Path) -> None:
+    path = tmp_path / "a.tfrecord"
+    with ad.TFRecordWriter(path) as writer:
+        for record in (b"a", b"b", b"c", b"d", b"e"):
+            writer.write(record)
+    path.write_bytes(path.read_bytes()[:-3])
+
+    def build(shares: int, index: int) -> ad.Dataset[Any]:
+        return ad.TFRecordDataset([str(path)]).shard(shares, index).shuffle(2, seed=0)
+
+    found, states = [], []
+    for index in range(2):
+        elements, state = run(build(2, index), (1, False, "thread", ad.Options()), None)
+        found += elements
+        states.append(state)
+    rest, _ = run(build(1, 0), (20, False, "thread", ad.Options()), merge_states(states))
+    assert sorted(map(repr, found + rest)) == sorted(
+        map(repr, [b"a", b"b", b"c", b"d", reference.Failed("DataLossError")])
+    )
