@@ -866,7 +866,8 @@ class Dataset(Transformations[T]):
     def at(self, index: int) -> T:
         """Return element `index` alone, as in the first epoch; `dataset[index]` is the same, from the end if negative.
 
-        `PlanError` if the dataset has no random access, `IndexError` if it has fewer elements. It takes about 25 µs in
+        `PlanError` if the dataset has no random access, `IndexError` if it has fewer elements. The error of a damaged
+        file that `skip` or `shard` raises although they leave out its place has no number. It takes about 25 µs in
         the calling thread if no step waits; this includes `from_source`, and functions that are `pure` or placed by
         AUTOTUNE. Elsewhere (threads that you asked for, processes, coroutine functions, files) a call starts a
         pipeline, which takes half a millisecond.

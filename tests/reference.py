@@ -30,11 +30,13 @@ Elements = Iterable[Any]
 class Failed:
     """Stands in the place of an element that failed; `reason` tells user errors from each other.
 
-    That of a source stands for all that the source had left.
+    That of a source stands for all that the source had left. One out of place is raised though it is not among the
+    elements that a step chose: it has no number.
     """
 
     reason: str
     of_source: bool = dataclasses.field(default=False, compare=False)
+    out_of_place: bool = dataclasses.field(default=False, compare=False, repr=False)
 
 
 class Boom(Exception):
@@ -105,6 +107,15 @@ def lost(failure: Failed) -> Failed:
 
 def is_lost(element: Any) -> bool:
     return isinstance(element, Failed) and element.of_source
+
+
+def raised_anyway(elements: Elements, is_chosen: Callable[[int], bool]) -> Iterator[Any]:
+    """The elements in the chosen places, and the failures of sources in the other ones."""
+    for place, one in enumerate(elements):
+        if is_chosen(place):
+            yield one
+        elif is_lost(one):
+            yield dataclasses.replace(one, out_of_place=True)
 
 
 def text_lines(content: bytes) -> list[bytes]:
@@ -648,24 +659,24 @@ def equal(one: Any, other: Any) -> bool:
 
 def skip(elements: Elements, count: int) -> Iterator[Any]:
     """A failure of a source has a place, and is raised all the same."""
-    return iter(()) if count < 0 else (one for place, one in enumerate(elements) if place >= count or is_lost(one))
+    return iter(()) if count < 0 else raised_anyway(elements, lambda place: place >= count)
 
 
 def shard(elements: Elements, num_shards: int, index: int, rest: str | None = None) -> Iterator[Any]:
     """The last row is dropped if not all shares have an element in it, or the input's last one makes up for it."""
     if rest is None:
-        yield from (one for place, one in enumerate(elements) if place % num_shards == index or is_lost(one))
+        yield from raised_anyway(elements, lambda place: place % num_shards == index)
         return
     source = iter(elements)
     while row := list(itertools.islice(source, num_shards)):
         short = len(row) < num_shards and rest == "drop_remainder"
-        others = [place for place, one in enumerate(row) if is_lost(one) and (short or place != index)]
-        yield from [row[place] for place in others if short or place < index]
+        others = [place for place in range(len(row)) if short or place != index]
+        yield from raised_anyway([row[place] for place in others if short or place < index], lambda _: False)
         if short:
             return
         element = row[min(index, len(row) - 1)]
         yield element if rest == "drop_remainder" or isinstance(element, Failed) else (element, index < len(row))
-        yield from [row[place] for place in others if place > index]
+        yield from raised_anyway([row[place] for place in others if place > index], lambda _: False)
 
 
 def balance(

@@ -174,6 +174,24 @@ def test_several_files_give_the_same_elements_and_errors_by_number(tmp_path: Pat
         assert found != elements
 
 
+def test_the_failure_of_a_file_that_a_step_leaves_out_is_raised_and_has_no_number(tmp_path: Path) -> None:
+    """`skip` and `shard` raise what a damaged file lost also where its place is not theirs."""
+    names = [tmp_path / "torn.tfrecord", tmp_path / "whole.tfrecord"]
+    names[0].write_bytes(whole(frames_of(SMALL))[:-3])
+    names[1].write_bytes(whole(frames_of(SMALL, 1)))
+    ds = ad.TFRecordDataset(names, index=True)
+    elements = reading(ds)
+    place = len(SMALL) - 1
+    assert elements[place] == told(lambda: ds.at(place))
+    for some, chosen in (
+        (ds.skip(place + 2), elements[place + 2 :]),
+        (ds.shard(2, 1 - place % 2), elements[1 - place % 2 :: 2]),
+    ):
+        assert len(reading(some)) == len(chosen) + 1
+        assert elements[place] in reading(some)
+        assert [told(lambda some=some, at=at: some.at(at)) for at in range(len(some))] == chosen
+
+
 def test_the_same_file_twice_is_twice_the_elements(tmp_path: Path) -> None:
     names = [written(tmp_path / "a.tfrecord")] * 2
     ds = ad.TFRecordDataset(names, index=True)
