@@ -97,10 +97,10 @@ class BodyDecoder:
         count = data.count(b"\n")
         if self.decode is None and len(data) <= self.max_item_bytes:
             try:
-                found: list[Any] = json_decoder().decode_lines(data)
+                found: list[Any] | None = json_decoder().decode_lines(data)
             except (ValueError, RecursionError):  # the code below names the line
-                found = []
-            if len(found) == count:
+                found = None
+            if found is not None and len(found) == count:
                 self.items += found
                 self.lines += count
                 return

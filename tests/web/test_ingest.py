@@ -110,6 +110,8 @@ REFUSED: list[tuple[dict[str, str], bytes, int, int | None, str]] = [
     (NDJSON, lines(range(50)) + b'{"a": }\n' + lines(range(50)), 400, 51, "line 51: .* at byte 6 of the line"),
     (NDJSON, b"1\n" + b"[" * 100_000 + b"\n", 400, 2, "line 2: "),
     (NDJSON, b'"\xff"\n', 400, 1, "line 1: "),
+    (NDJSON, b'{"a": 1}\n{"a":', 400, 2, "line 2: "),  # without a newline at the end
+    (NDJSON, b"NaN", 400, 1, "line 1: "),
     (JSON, b'[1,\n2,\n"three]', 400, None, "truncated"),
     (JSON, b"[1,\n2,\nx]", 400, 3, "malformed"),
     (JSON, b"[" * 100_000, 400, None, "recursion"),

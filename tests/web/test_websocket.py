@@ -59,12 +59,12 @@ def test_messages_are_taken_in_order_and_acknowledged(channel: Any) -> None:
 
 def test_a_malformed_message_is_refused_alone(channel: Any) -> None:
     with served(ingest_app(channel, max_body_bytes=1000)) as url, socket(url) as one:
-        for message in ("1\n2", "3\nx\n4", "5", "6" * 2000, "7"):
+        for message in ("1\n2", "3\nx\n4", "5", "6" * 2000, "7", "x", "8"):
             one.send(message)
-        told = [json.loads(one.recv()) for _ in range(5)]
-        assert [reply.get("status", 200) for reply in told] == [200, 400, 200, 413, 200]
+        told = [json.loads(one.recv()) for _ in range(7)]
+        assert [reply.get("status", 200) for reply in told] == [200, 400, 200, 413, 200, 400, 200]
         assert (told[1]["line"], told[1]["accepted"]) == (2, 0)
-    assert stored(channel) == [1, 2, 5, 7]
+    assert stored(channel) == [1, 2, 5, 7, 8]
 
 
 def send_until_refused(url: str, done: int) -> int:
