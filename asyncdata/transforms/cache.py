@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import aclosing
-from copy import copy
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
 from asyncdata.elements.isolation import ISOLATED, isolate, isolated
 from asyncdata.elements.structure import nbytes
 from asyncdata.errors import StageError
+from asyncdata.executors.process.exceptions import copied_failure
 from asyncdata.executors.scope import Scope
 from asyncdata.graph.node import PHYSICAL, Node, Unary, picked
 from asyncdata.graph.stages import Opener, Rerun
@@ -334,16 +334,4 @@ class CachePosition:
 
 def again_if_failed(item: Any) -> Any:
     """Return a cached item; a failure as a new one, which was not given out before."""
-    return Failure(copied_error(item.error), item.of_source) if type(item) is Failure else item
-
-
-def copied_error(error: BaseException) -> BaseException:
-    """Return a copy of an error, so that the cached error does not hold the frames through which the copy is raised."""
-    try:
-        made = copy(error)
-    except Exception:
-        return error
-    if type(made) is not type(error):
-        return error
-    made.__cause__, made.__suppress_context__ = error.__cause__, error.__suppress_context__
-    return made.with_traceback(error.__traceback__)
+    return copied_failure(item) if type(item) is Failure else item

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -12,6 +11,7 @@ from asyncdata.elements.isolation import isolated
 from asyncdata.elements.structure import LEAVES, open_level
 from asyncdata.errors import StructureError
 from asyncdata.executors.function_call import noted
+from asyncdata.executors.process.exceptions import copied_failure
 from asyncdata.executors.scope import Scope
 from asyncdata.graph.node import REPLACEABLE, Node, Unary, scaled
 from asyncdata.graph.stages import Fold, Produce, Step
@@ -284,17 +284,4 @@ def block_of(items: Sequence[Any], tickets: Tickets) -> Block:
     """Return a block of elements that other windows may give as well: each gets its own copy of a failure."""
     failed = Failure in set(map(type, items))
     good = isolated([*items])
-    return Block([with_own_error(i) if type(i) is Failure else i for i in good] if failed else good, tickets, failed)
-
-
-def with_own_error(failure: Failure) -> Failure:
-    """Return the same failure with a copy of its exception, as raising changes it; the same one if it cannot be
-    copied."""
-    try:
-        error = copy.copy(failure.error)
-    except Exception:  # it cannot be made from its arguments
-        return Failure(failure.error, failure.of_source)
-    if notes := getattr(error, "__notes__", None):
-        error.__notes__ = [*notes]
-    error.__cause__ = failure.error.__cause__
-    return Failure(error, failure.of_source)
+    return Block([copied_failure(i) if type(i) is Failure else i for i in good] if failed else good, tickets, failed)

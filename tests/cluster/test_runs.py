@@ -16,6 +16,8 @@ from asyncdata.cluster.run_actor import RunActor
 from asyncdata.errors import StageError
 from tests.cluster.fake import FakeTransport, Faults, on_fake, until
 from tests.cluster.test_calls import plain, read_one
+from tests.executors.process.test_map import outcomes
+from tests.executors.process.test_raised import NAMES, raises
 from tests.running import read_plain
 
 CLUSTER = ad.Options(cluster=ad.Cluster(calls=0, runs=2))
@@ -45,6 +47,14 @@ def test_elements_and_order_are_those_of_a_local_run(files: list[str]) -> None:
     with on_fake(faults=Faults(results=5, nodes=5)) as made:
         assert read_plain(lines(files).with_options(CLUSTER)) == read_plain(lines(files))
         assert made[0].calls > 5
+
+
+def test_the_failures_in_a_window_run_elsewhere_whatever_their_constructors_take() -> None:
+    windows = ad.Dataset.from_list(NAMES).map(raises).window(4)
+    joined = windows.flat_map(lambda window: window.take(3))
+    with on_fake() as made:
+        assert outcomes(joined.with_options(CLUSTER)) == outcomes(joined)
+        assert made[0].calls > 2
 
 
 def test_states_pass_from_here_to_the_cluster_and_back(files: list[str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""Pickling of exceptions between processes: the class stays the same, whatever its constructor takes."""
+"""Copies of exceptions, in this process and in others: the class stays the same, whatever its constructor takes."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from types import GetSetDescriptorType, MemberDescriptorType
 from typing import Any, Final, NamedTuple, cast
 
 from asyncdata.executors.process.shm_arena import pickled_by_value
+from asyncdata.runtime.block import Failure
 
-__all__ = ("pickled_error", "unpickled_error", "words_of")
+__all__ = ("copied_failure", "pickled_error", "unpickled_error", "words_of")
 
 HEAP_TYPE: Final = 1 << 9
 """`Py_TPFLAGS_HEAPTYPE`: set for classes that a `class` statement has made, not for built-in ones."""
@@ -76,7 +77,7 @@ def parts_of(error: BaseException, kind: type[BaseException]) -> ExceptionParts:
         with suppress(Exception):  # it has no value
             if (value := getattr(error, name)) is not None:  # as it is at first
                 fields[name] = pickled_part(value, name, lost)
-    group: Any = getattr(error, "exceptions") if issubclass(kind, BaseExceptionGroup) else None  # noqa: B009 - of groups alone
+    group = members_of(error)
     args = (
         []
         if group is not None
@@ -90,6 +91,11 @@ def parts_of(error: BaseException, kind: type[BaseException]) -> ExceptionParts:
     if notes is not None:
         attributes["__notes__"] = pickled_part(notes, "__notes__", [])
     return ExceptionParts(kind, args, fields, attributes, None if group is None else [*map(pickled_error, group)])
+
+
+def members_of(error: BaseException) -> list[Any] | None:
+    """Return the exceptions of a group; `None` for any other exception."""
+    return [*cast("Any", error).exceptions] if isinstance(error, BaseExceptionGroup) else None
 
 
 def field_names(kind: type[BaseException]) -> list[str]:
@@ -118,17 +124,47 @@ def pickled_part(value: Any, name: str, lost: list[str]) -> bytes:
 
 def rebuilt(parts: ExceptionParts) -> BaseException:
     """Return an exception as it was."""
-    base: Any = base_of(parts.kind)
-    args = tuple([pickle.loads(value) for value in parts.args])
-    if parts.group is not None:
-        error = base.__new__(parts.kind, pickle.loads(parts.fields["message"]), [*map(unpickled_error, parts.group)])
+    values = {name: pickle.loads(value) for name, value in (parts.fields | parts.attributes).items()}
+    group = None if parts.group is None else [*map(unpickled_error, parts.group)]
+    return made_of(parts.kind, tuple([pickle.loads(value) for value in parts.args]), values, group)
+
+
+def made_of(
+    kind: type[BaseException], args: tuple[Any, ...], values: dict[str, Any], group: list[Any] | None
+) -> BaseException:
+    """Return an exception with these parts. The constructor is not called: it may take other arguments than `args`."""
+    base: Any = base_of(kind)
+    if group is not None:
+        error = base.__new__(kind, values["message"], group)
     else:
-        error = base.__new__(parts.kind)
+        error = base.__new__(kind)
         BaseException.__setattr__(error, "args", args)
-    for name, value in (parts.fields | parts.attributes).items():
+    for name, value in values.items():
         with suppress(AttributeError, TypeError):  # it cannot be written, as those of a group
-            BaseException.__setattr__(error, name, pickle.loads(value))
+            BaseException.__setattr__(error, name, value)
     return error
+
+
+def copied_failure(failure: Failure) -> Failure:
+    """Return a failure with a copy of its exception, so that raising it does not change the first one, or have it hold
+    frames. An exception that cannot be copied stays the same."""
+    with suppress(Exception):
+        return Failure(copied_error(failure.error), failure.of_source)
+    return Failure(failure.error, failure.of_source)
+
+
+def copied_error(error: BaseException) -> BaseException:
+    """Return a copy of an exception, with its traceback."""
+    kind: type[BaseException] = type(error)
+    fields = {name: getattr(error, name, None) for name in field_names(kind)}
+    values = {name: value for name, value in fields.items() if value is not None} | vars(error)
+    if isinstance(notes := values.get("__notes__"), list):
+        values["__notes__"] = [*cast("list[Any]", notes)]
+    group = members_of(error)
+    made = made_of(kind, error.args, values, group)
+    for name in ("__cause__", "__suppress_context__", "__traceback__"):
+        BaseException.__setattr__(made, name, getattr(error, name))  # a frozen dataclass allows no other way to set it
+    return made
 
 
 def words_of(error: BaseException) -> str:

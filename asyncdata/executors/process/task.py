@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copyreg
 import os
 import pickle
 import time
@@ -156,9 +157,26 @@ class RemoteError(NamedTuple):
         notes: Any = getattr(self.error, "__notes__", None)
         if isinstance(notes, list):
             name_notes(cast("list[object]", notes), ticket)
+        return Failure(self.with_cause())
+
+    def with_cause(self) -> BaseException:
+        """Return the exception, with the text that says where it was raised as its cause."""
         cause = self.error.__cause__ or RaisedInWorkerError(self.text)
         BaseException.__setattr__(self.error, "__cause__", cause)  # a frozen dataclass allows no other way to set it
-        return Failure(self.error)
+        return self.error
+
+
+def reduced_failure(failure: Failure) -> tuple[Any, ...]:
+    """Return a failure in the form in which it is pickled in a dataset, such as a window."""
+    return unpickled_failure, (RemoteError.of(failure.error), failure.of_source)
+
+
+def unpickled_failure(error: RemoteError, of_source: bool) -> Failure:
+    """Return a failure that was pickled."""
+    return Failure(error.with_cause(), of_source)
+
+
+copyreg.pickle(Failure, reduced_failure)
 
 
 def name_notes(notes: list[object], ticket: Ticket) -> None:

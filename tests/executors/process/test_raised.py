@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from multiprocessing import get_context
@@ -12,7 +13,8 @@ import numpy as np
 import pytest
 
 import asyncdata as ad
-from asyncdata.executors.process.exceptions import pickled_error, unpickled_error
+from asyncdata.executors.process.exceptions import copied_failure, pickled_error, unpickled_error
+from asyncdata.runtime.block import Failure
 from tests.executors.process.test_map import outcomes
 
 
@@ -124,6 +126,10 @@ def test_an_exception_is_what_it_was(name: str) -> None:
     error = ERRORS[name]()
     error.add_note("a note") if name != "frozen" else BaseException.__setattr__(error, "__notes__", ["a note"])
     assert told(unpickled_error(pickled_error(error))) == told(error)
+    copy = copied_failure(Failure(error, True))
+    assert copy.error is not error
+    assert copy.of_source
+    assert told(copy.error) == told(error)
 
 
 def test_what_cannot_be_pickled_of_an_exception_is_noted() -> None:
@@ -172,3 +178,22 @@ def test_an_exception_of_a_class_that_another_process_does_not_know_is_of_that_c
         ad.Dataset.range(2).map(raise_local).with_options(ad.Options(placement="process")),
     ):
         assert [one[:2] for one in outcomes(ds)] == [(Local, "local 0"), (Local, "local 1")]
+
+
+@pytest.mark.parametrize("held", [lambda ds: ds.cache(), lambda ds: ds.window(100).flat_map(lambda window: window)])
+def test_an_exception_that_a_step_holds_is_raised_as_what_it_was(held: Any) -> None:
+    names = ad.Dataset.from_list(NAMES).map(raises)
+    expected = outcomes(names)
+    ds = held(names)
+    for _ in range(3):
+        assert outcomes(ds) == expected
+
+
+def test_a_window_is_pickled_with_its_failures() -> None:
+    names = ad.Dataset.from_list(NAMES).map(raises)
+    (window,) = names.window(100)
+    for _ in range(2):
+        window = pickle.loads(pickle.dumps(window))
+    assert outcomes(window) == outcomes(names)
+    moved = names.window(2).map(lambda window: window.take(2), 2, executor="process")
+    assert outcomes(moved.flat_map(lambda window: window)) == outcomes(names)
