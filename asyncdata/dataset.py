@@ -15,6 +15,7 @@ from asyncdata.dataset_arguments import (
     arguments_of,
     async_iterable_for,
     check_generator,
+    check_plan,
     check_reduce,
     check_repeatable,
     iterable_for,
@@ -95,7 +96,7 @@ class Dataset(Transformations[T]):
     """
 
     def __init__(self, plan: Node, options: Options | None = None, made_from: Sequence[Dataset[Any]] = ()) -> None:
-        check_last(plan, made_from)
+        check_last(check_plan(plan), made_from)
         self._plan, self._options, self._planner = plan, options or Options(), Planner(options or Options())
         self._epochs = Epochs.after({epochs_of(dataset): dataset.plan for dataset in made_from})
 

@@ -21,6 +21,7 @@ __all__ = (
     "arguments_of",
     "async_iterable_for",
     "check_generator",
+    "check_plan",
     "check_reduce",
     "check_repeatable",
     "iterable_for",
@@ -54,6 +55,16 @@ def arguments_of(args: Any) -> tuple[Any, ...]:
     if args is not None and (not isinstance(args, Sequence) or isinstance(args, (str, bytes))):
         raise PlanError(f"from_generator(args=) is a tuple of arguments, as ({args!r:.40},), got {args!r:.80}")
     return () if args is None else tuple(cast("Sequence[Any]", args))
+
+
+def check_plan(plan: object) -> Node:
+    """Return `plan`; `PlanError` if it is none: `Dataset([1, 2])` is a mistake."""
+    if not isinstance(plan, Node):
+        raise PlanError(
+            f"Dataset() needs a plan, got {plan!r:.60}: data becomes a dataset by Dataset.from_list, from_iterable, "
+            "from_tensor_slices or from_source"
+        )
+    return plan
 
 
 def check_generator(generator: object) -> None:

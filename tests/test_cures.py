@@ -89,6 +89,18 @@ def test_the_other_way_to_give_elements_is_named(make: Any, cure: str) -> None:
         make()
 
 
+def test_data_for_a_plan_names_the_methods_that_take_data() -> None:
+    make: Any = ad.Dataset
+    with pytest.raises(ad.PlanError, match="from_list, from_iterable"):
+        make([1, 2])
+
+
+@pytest.mark.parametrize("method", ["shuffle", "batch", "take", "repeat"])
+def test_a_flag_is_no_number(method: str) -> None:
+    with pytest.raises(ad.PlanError, match="must be an integer, got True"):
+        getattr(ad.Dataset.range(3), method)(True)
+
+
 def test_rows_of_other_lengths_name_the_steps_for_them() -> None:
     rows = ad.Dataset.from_iterable([1, 2]).map(np.zeros)
     for ds in (rows.batch(2), rows.map(lambda row: {"x": row}).batch(2), rows.map(np.zeros_like, 2).batch(2)):

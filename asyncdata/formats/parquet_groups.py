@@ -118,7 +118,9 @@ class Selection:
 
 def as_data_loss(error: Exception, name: str, group: int = -1) -> Exception:
     """Return an error of pyarrow as a `DataLossError` that names the file and the row group; others unchanged."""
-    if isinstance(error, (PlanError, FileNotFoundError, PermissionError, ConnectionError, TimeoutError)):
+    if isinstance(
+        error, (PlanError, FileNotFoundError, IsADirectoryError, PermissionError, ConnectionError, TimeoutError)
+    ):
         return error
     where = f"row group {group} cannot be read" if group >= 0 else "it is not a Parquet file"
     return DataLossError(f"{name}: {where}: {error}")

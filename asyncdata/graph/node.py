@@ -457,7 +457,7 @@ async def nothing() -> Blocks:
 def shuffles(plan: Node) -> str:
     """Return advice for a plan that has no random access because it shuffles already."""
     if plan.label().startswith("shuffle("):
-        return "; it is shuffled already: list_files(shuffle=False) gives names in order"
+        return "; it is shuffled already (list_files does so unless shuffle=False)"
     return shuffles(plan.inputs[0]) if plan.inputs else ""
 
 
@@ -590,7 +590,9 @@ def check_count(method: str, name: str, value: Any, least: int, special: tuple[i
     try:
         number = value.__index__()
     except (AttributeError, TypeError):  # an array has the method, and refuses
-        raise PlanError(f"{method}({name}=) must be an integer, got {value!r}") from None
+        number = None
+    if number is None or value is True or value is False:  # shuffle(True) would be a buffer of one element
+        raise PlanError(f"{method}({name}=) must be an integer, got {value!r}")
     if number < least and number not in special:
         raise PlanError(f"{method}({name}=) must be at least {least}, got {number}")
     return number

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
@@ -199,6 +200,8 @@ class ParsedFile(Node):
         """Add a note to the error of an element that says what is probably wrong."""
         if isinstance(error, FileNotFoundError) and has_magic(self.shown):
             error.add_note("the path looks like a pattern: Dataset.list_files gives the files that match")
+        elif isinstance(error, FileNotFoundError) and BRACES.search(self.shown):
+            error.add_note("braces stand for themselves: give a list of paths, which the package braceexpand makes")
 
     def contents_of(self, scope: Scope, offset: int) -> Any:
         """Return the file's bytes from `offset` on, which `parts` reads; the caller closes them."""
@@ -306,6 +309,9 @@ class FilePlace(NamedTuple):
             if isinstance(error, DataLossError):
                 raise ResumeError(f"{node.label()}: {error}") from error
 
+
+BRACES: Final = re.compile(r"\{[^{}]*(?:\.\.|,)[^{}]*\}")
+"""A pattern of shells and of the package webdataset, such as `{000..127}` and `{a,b}`."""
 
 BEGINNING: Final = FilePlace()
 """The position of a run without a state."""

@@ -149,7 +149,10 @@ def length_of(element: Any) -> int:
     """Return the length that all parts of an element have."""
     level = open_level(element)
     if level is None:
-        return len(element)
+        try:
+            return len(element)
+        except TypeError as error:
+            raise TypeError(f"{element!r:.60} has no length: give length_func") from error
     lengths = dict(zip(level.names, map(length_of, level.parts), strict=True))
     if len(set(lengths.values())) != 1:
         raise StructureError(f"the parts of the element have lengths {lengths}: give length_func")

@@ -134,6 +134,11 @@ def test_goes_on_at_any_row(path: Path) -> None:
     check_resumes(lambda: ad.ParquetDataset([path] * 3, ["id"], num_parallel_reads=2), places=12)
 
 
+def test_a_folder_is_no_file(tmp_path: Path) -> None:
+    with pytest.raises(IsADirectoryError):
+        list(ad.ParquetDataset(tmp_path))
+
+
 def test_truncated_files_and_foreign_ones_are_one_error(path: Path, tmp_path: Path) -> None:
     content, other = path.read_bytes(), tmp_path / "b.parquet"
     for end in range(0, len(content), 97):

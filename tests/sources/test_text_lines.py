@@ -178,3 +178,6 @@ def test_a_pattern_for_a_path_is_an_error_that_names_list_files(tmp_path: Path) 
     with pytest.raises(FileNotFoundError) as caught:
         list(ad.TextLineDataset(tmp_path / "*.txt"))
     assert "Dataset.list_files" in "".join(caught.value.__notes__)
+    with pytest.raises(FileNotFoundError) as caught:
+        list(ad.TextLineDataset(tmp_path / "shard-{00..31}.txt"))
+    assert "braces stand for themselves" in "".join(caught.value.__notes__)

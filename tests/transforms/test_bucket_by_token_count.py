@@ -68,7 +68,8 @@ def test_all_parts_are_filled_up_and_the_function_says_how_long_an_element_is() 
     ("element", "length", "error", "message"),
     [
         ([0] * 9, None, ad.StructureError, "9 tokens, but a batch holds 8: give overlong='drop'"),
-        (3, None, TypeError, "len"),
+        (3, None, TypeError, "3 has no length: give length_func"),
+        ({"tokens": [1], "label": 4}, None, TypeError, "4 has no length: give length_func"),
         (None, None, TypeError, "len"),
         ({"a": [1], "b": [1, 2]}, None, ad.StructureError, "have lengths .* give length_func"),
         ([1], lambda x: "one" if len(x) == 1 else len(x), TypeError, "a length must be an integer, got 'one'"),
