@@ -71,10 +71,10 @@ class FixedFiles(NumberedFiles):
         """Raise unless the size is the one that the file had when the dataset was made, and fits the layout."""
         if self.layout.count(size) is None:
             raise self.layout.misfit(without_query(path), size)
-        if path in self.sizes and self.sizes[path] != size:
-            raise DataLossError(
-                f"{without_query(path)}: it had {self.sizes[path]} bytes when the dataset first looked, now {size}"
-            )
+        known = self.sizes.get(path, size)
+        if known != size:
+            then = "could not be read" if known < 0 else f"had {known} bytes"
+            raise DataLossError(f"{without_query(path)}: it {then} when the dataset first looked, now it has {size}")
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import glob
 import io
 import os
 import re
+import stat
 import time
 from threading import Lock
 from typing import TYPE_CHECKING, Final, Self, TypeAlias
@@ -65,8 +67,8 @@ class LocalStore:
         return RandomFile(path)
 
     def head(self, path: str) -> Entry:
-        """Return the file's size."""
-        return Entry(path, os.stat(path).st_size)
+        """Return the file's size; `IsADirectoryError` for a folder."""
+        return Entry(path, file_size(path))
 
     def stream(
         self,
@@ -177,7 +179,7 @@ class FileStream:
     async def begin(self) -> Entry:
         """Return the file's entry; its size is -1 if it cannot be had, and the first read raises the reason."""
         try:
-            return Entry(self._path, os.stat(self._path).st_size)
+            return Entry(self._path, file_size(self._path))
         except OSError:
             return Entry(self._path)
 
@@ -270,6 +272,14 @@ class FileStream:
     def _advanced(self, size: int) -> memoryview:
         self._offset += size
         return memoryview(self._buffer)[:size]
+
+
+def file_size(path: str) -> int:
+    """Return the size of a file; `IsADirectoryError` for a folder, whose size says nothing."""
+    status = os.stat(path)
+    if stat.S_ISDIR(status.st_mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+    return status.st_size
 
 
 class RandomFile:

@@ -125,6 +125,19 @@ def test_a_file_of_another_layout_is_one_error_and_the_next_file_follows(tmp_pat
         ds.at(4)
 
 
+def test_a_folder_in_place_of_a_file_is_one_error(tmp_path: Path) -> None:
+    names = [tmp_path / name for name in ("first", "folder", "last")]
+    first, last = written(names[0], 3, 4), written(names[2], 2, 4)
+    names[1].mkdir()
+    expected = [*first, Failed("IsADirectoryError"), *last]
+    ds = ad.FixedLengthRecordDataset(names, 4)
+    assert results(ds) == expected
+    assert len(ds) == len(expected)
+    assert results(ds.skip(4)) == expected[3:]
+    assert sorted(map(repr, results(ds.shuffle(seed=1)))) == sorted(map(repr, expected))
+    assert [ds.at(4), ds.at(5)] == last
+
+
 def test_a_compressed_file_of_another_layout_gives_its_whole_records_and_one_error(path: Path) -> None:
     path.write_bytes(packed(b"hhaabbccd", "GZIP"))
     ds = ad.FixedLengthRecordDataset(path, 2, 2, compression_type="GZIP")
@@ -139,7 +152,7 @@ def test_a_file_that_changes_while_a_dataset_uses_it_is_an_error_that_says_so(pa
     ds = ad.FixedLengthRecordDataset([path], 8)
     assert len(ds) == 4
     os.truncate(path, 24)
-    with pytest.raises(ad.DataLossError, match="it had 32 bytes when the dataset first looked, now 24"):
+    with pytest.raises(ad.DataLossError, match="it had 32 bytes when the dataset first looked, now it has 24"):
         ds.at(1)
     assert results(ds) == [Failed("DataLossError")]
 
