@@ -297,8 +297,10 @@ class Dataset(Transformations[T]):
         each iteration starts at the oldest stored item, or resumes from a state exactly where that was taken.
         `ack="delivered"` is for programs that save no states: each item is given once and then removed, and an
         iteration starts where the last one stopped. Items that a pipeline had read ahead when it was left or killed are
-        lost then. With `follow=False` it ends after the items stored now. `decode` makes an item from the bytes of a
-        line of NDJSON, or of another body.
+        lost then. `decode` makes an item from the bytes of a line of NDJSON, or of another body.
+
+        With `follow=False` it ends after the items stored now. A run that is to continue with later ones needs a state
+        that was taken before the end: the state of a run that has ended gives nothing more.
 
         An item is dropped when it is read if it arrived more than `max_age` seconds ago, or was sent with a version
         below `min_version`, a number or a function that returns the current one. The channel's `stats` counts it.
