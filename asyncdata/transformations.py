@@ -745,6 +745,10 @@ class Transformations(Generic[T]):
         next epoch continues from there. Failed elements are tried again in each epoch. In memory, `max_bytes` limits
         the cached elements; the input runs for the rest.
 
+        An input without a fixed order (`deterministic=False`, `batch(within=)`) has another one in memory from the
+        second epoch on, which is the same in every run: not that of a `shuffle`, `interleave` or `sample_from_datasets`
+        before `cache`. Put these after it, too.
+
         With a `filename`, elements are written as they are read, to `<filename>.partial` until all are there. Other
         processes may read the same file, at once or later. If several start it, one writes; if that one dies, another
         continues. While an element fails the file stays incomplete: put `ignore_errors` before it. A complete file has

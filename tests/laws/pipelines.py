@@ -780,7 +780,10 @@ def balance(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
 
 
 def cache(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
-    """Whatever the epoch, the elements are those of the first one: the one on whose path everything is a first time."""
+    """Whatever the epoch, the elements are those of the first one: the one on whose path everything is a first time.
+    Of an input without a fixed order, later epochs have another one."""
+    if pipe.ordered and not pipe.build().plan.in_order:  # `within`, of which each batch here is full
+        return pipe
     return pipe.then("cache()", lambda ds: ds.cache(), lambda epoch: reference.cache(pipe.meaning(FIRST)))
 
 

@@ -154,6 +154,26 @@ def test_what_failed_in_an_input_that_is_not_run_again_is_kept() -> None:
         calls.clear()
 
 
+def test_later_epochs_of_an_input_without_a_fixed_order_are_the_same_in_every_run() -> None:
+    """Not in the order of a shuffle before: to fill the cache again must give what it gave."""
+
+    def made() -> ad.Dataset:
+        return ad.Dataset.range(10).batch(2, within=1e6).shuffle(5, seed=0).cache()
+
+    def shown(ds: ad.Dataset) -> list[list[int]]:
+        return [batch.tolist() for batch in ds]
+
+    ds, again = made(), made()
+    first, second = shown(ds), shown(ds)
+    assert sorted(first) == second == shown(ds)
+    assert first != second
+    with ds.iterate() as elements:
+        begun = [next(elements).tolist() for _ in range(2)]
+        state = elements.state_dict()
+    with again.iterate(state=state) as elements:
+        assert [*begun, *(batch.tolist() for batch in elements)] == second
+
+
 @pytest.mark.parametrize("at", ["current", "thread"])
 def test_iterators_that_take_turns_are_given_each_element_once(at: Any) -> None:
     options = ad.Options(placement=at, disabled_rules=("inject_prefetch",))
