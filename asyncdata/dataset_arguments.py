@@ -107,6 +107,12 @@ def plan_of_source(source: Source, num_parallel_calls: int | None) -> Map:
     if not hasattr(source, "__getitem__") or not hasattr(source, "__len__"):
         raise PlanError(f"from_source needs an object with __len__ and __getitem__, got {source!r:.80}")
     named: Any = source
+    if hasattr(named, "iloc"):  # of pandas: a number in brackets is a label there
+        given = "dict(frame)" if hasattr(named, "columns") else "it"
+        raise PlanError(
+            f"from_source needs elements with numbers, and this {type(source).__name__} has labels; give {given} to "
+            "from_tensor_slices"
+        )
     if isinstance(named, Mapping) and named and 0 not in named:
         names = [*cast("Mapping[Any, Any]", named)]
         raise PlanError(

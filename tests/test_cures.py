@@ -89,6 +89,23 @@ def test_the_other_way_to_give_elements_is_named(make: Any, cure: str) -> None:
         make()
 
 
+class Labelled:
+    """What pandas' Series and DataFrame have in common."""
+
+    iloc = columns = ()
+
+    def __len__(self) -> int:
+        return 2
+
+    def __getitem__(self, label: int) -> int:
+        return label
+
+
+def test_a_table_of_pandas_names_the_method_that_takes_it() -> None:
+    with pytest.raises(ad.PlanError, match=r"this Labelled has labels; give dict\(frame\) to from_tensor_slices"):
+        ad.Dataset.from_source(Labelled())
+
+
 def test_data_for_a_plan_names_the_methods_that_take_data() -> None:
     make: Any = ad.Dataset
     with pytest.raises(ad.PlanError, match="from_list, from_iterable"):
