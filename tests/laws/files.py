@@ -231,14 +231,14 @@ def file_sources(draw: st.DrawFn, kinds: Sequence[str] = ()) -> FileSource:
     as_dataset = draw(st.booleans())
     return FileSource(
         f"{kind}({names}, {how}, {as_dataset=})",
-        lambda: READERS[kind](paths(names, as_dataset), **how),
+        partial(read_by, READERS[kind], [str(folder().path / name) for name in names], as_dataset, how),
         elements_of(names, how.get("num_parallel_reads")),
     )
 
 
-def paths(names: Sequence[str], as_dataset: bool) -> Any:
-    found = [str(folder().path / name) for name in names]
-    return ad.Dataset.from_list(found) if as_dataset else found
+def read_by(reader: Any, paths: list[str], as_dataset: bool, how: dict[str, Any]) -> ad.Dataset[Any]:
+    """The elements of files. Their paths are known where it is called, which may be in another process."""
+    return reader(ad.Dataset.from_list(paths) if as_dataset else paths, **how)
 
 
 def elements_of(names: Sequence[str], at_once: int | None) -> list[Any]:
@@ -253,8 +253,9 @@ def listed_files(draw: st.DrawFn) -> FileSource:
     endings = draw(st.lists(st.sampled_from(["lines", "fixed", "?*d", "records.gz"]), min_size=1, max_size=2))
     found = reference.list_files(there(), [f"*.{ending}" for ending in endings])
 
+    patterns = [str(folder().path / f"*.{ending}") for ending in endings]
+
     def build() -> ad.Dataset[Any]:
-        patterns = [str(folder().path / f"*.{ending}") for ending in endings]
         return ad.Dataset.list_files(patterns, shuffle=False).map(os.path.basename)
 
     return FileSource(f"list_files({endings})", build, found)
@@ -266,22 +267,23 @@ def there() -> list[str]:
 
 def batches_of_a_table(draw: st.DrawFn) -> FileSource:
     """Dicts of columns."""
-    size = draw(st.sampled_from([1, 3, 7, 8]))
+    size, path = draw(st.sampled_from([1, 3, 7, 8])), folder().path / "table"
     return FileSource(
         f"make_csv_dataset({size})",
-        lambda: ad.experimental.make_csv_dataset(folder().path / "table", size, num_epochs=1, shuffle=False),
-        [*reference.csv_table((folder().path / "table").read_bytes(), size)],
+        lambda: ad.experimental.make_csv_dataset(path, size, num_epochs=1, shuffle=False),
+        [*reference.csv_table(path.read_bytes(), size)],
     )
 
 
 def rows_of_a_query(draw: st.DrawFn) -> FileSource:
     most = draw(st.sampled_from([21, 8, 0]))
     query, types = f"SELECT number, name FROM numbers WHERE number < {most} ORDER BY number DESC", (np.int64, str)
-    with contextlib.closing(sqlite3.connect(folder().path / "table.db")) as db:
+    path = folder().path / "table.db"
+    with contextlib.closing(sqlite3.connect(path)) as db:
         rows = db.execute(query).fetchall()
     return FileSource(
         f"sql({most})",
-        lambda: ad.experimental.SqlDataset("sqlite", folder().path / "table.db", query, types),
+        lambda: ad.experimental.SqlDataset("sqlite", path, query, types),
         [*reference.sql_rows(rows, types)],
     )
 
