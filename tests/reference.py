@@ -675,6 +675,8 @@ def shard(elements: Elements, num_shards: int, index: int, rest: str | None = No
         if short:
             return
         element = row[min(index, len(row) - 1)]
+        if index >= len(row) and is_lost(element):
+            return
         yield element if rest == "drop_remainder" or isinstance(element, Failed) else (element, index < len(row))
         yield from raised_anyway([row[place] for place in others if place > index], lambda _: False)
 

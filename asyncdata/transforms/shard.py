@@ -254,7 +254,10 @@ class Sharder(Step):
         for block in self.waiting:
             if lost := block.source_failures(len(block)):
                 yield block.at(lost, FilteredTickets(block.tickets, lost))
-        if self.pad and 0 < self.tally.number % self.shares <= self.index:
+        missing = self.pad and 0 < self.tally.number % self.shares <= self.index
+        if (
+            missing and len(self.last) and not self.last.source_failures(1)
+        ):  # which was raised, perhaps before the start
             last, before = self.last, self.before_last
 
             def position(count: int) -> Position:

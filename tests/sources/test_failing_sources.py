@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
@@ -12,7 +13,8 @@ import pytest
 
 import asyncdata as ad
 from asyncdata.testing import check_resumes
-from tests.reference import Failed
+from tests.cluster.test_calls import read_one
+from tests.reference import Boom, Failed
 from tests.running import results
 
 Make = Callable[[Path], ad.Dataset[Any]]
@@ -146,6 +148,30 @@ def test_is_raised_whatever_is_left_out(tmp_path: Path, name: str, step: str) ->
     assert errors(ds.skip(2).skip(1)) == expected
     for how in ({}, {"drop_remainder": True}, {"pad_remainder": True}):
         assert [errors(ds.shard(3, index, **how)) for index in range(3)] == [expected] * 3
+
+
+@pytest.mark.parametrize("index", range(3))
+def test_is_raised_once_by_a_share_that_misses_an_element_in_the_last_row(index: int) -> None:
+    """It does not make up for that element."""
+
+    def fails() -> Iterator[int]:
+        yield 0
+        raise Boom("generator")
+
+    ds = ad.Dataset.from_generator(fails).shard(3, index, pad_remainder=True)
+    expected = [[(0, True)], [], []][index]
+    found: list[Any] = []
+    with ds.iterate() as elements:
+        states = [elements.state_dict()]
+        for _ in range(len(expected) + 1):
+            found += read_one(elements)
+            states.append(elements.state_dict())
+        assert read_one(elements) == []
+    assert found == [*expected, Failed("Boom('generator')")]
+    for done, state in enumerate(states):
+        with ds.iterate(state=json.loads(json.dumps(state))) as elements:
+            assert [one for _ in found[done:] for one in read_one(elements)] == found[done:]
+            assert read_one(elements) == []
 
 
 @pytest.mark.parametrize("placement", ["current", "thread", "process"])
