@@ -680,7 +680,9 @@ class Transformations(Generic[T]):
 
         Without arguments, this process's share: number and rank come from torch.distributed or JAX where they are set
         up, else from the variables of launchers (`WORLD_SIZE` and `RANK`, SLURM's, MPI's); `PlanError` if there are
-        none.
+        none. Each process must read the elements in the same order, so a `shuffle` or `list_files` before it needs a
+        seed. Without arguments, `PlanError` if it has none; with arguments that is not checked, as the shares may be
+        read in one process.
 
         Some shares have one element more than others. With `drop_remainder` they are equal, and the last elements are
         left out; with `pad_remainder` they are made equal: each element is then a pair of itself and True, or of a copy

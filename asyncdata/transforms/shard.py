@@ -15,7 +15,17 @@ from typing import Any, NamedTuple, final
 from asyncdata.elements.spec import TensorSpec
 from asyncdata.errors import PlanError
 from asyncdata.executors.scope import Scope
-from asyncdata.graph.node import ELSEWHERE, Node, PlaceBelow, Unary, UnseekableError, another, check_count, scaled
+from asyncdata.graph.node import (
+    ELSEWHERE,
+    Node,
+    PlaceBelow,
+    Unary,
+    UnseekableError,
+    another,
+    check_count,
+    nodes_of,
+    scaled,
+)
 from asyncdata.graph.stages import Fold, Step
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
 from asyncdata.runtime.rank import this_rank
@@ -52,6 +62,8 @@ class Shard(Unary):
             raise PlanError("shard() can drop the last elements or pad them, not both")
         if num_shards is None and index is None:
             num_shards, index = this_rank()
+            if num_shards > 1:
+                check_same_order(plan)
         shards = check_count("shard", "num_shards", num_shards, 1)
         if (number := check_count("shard", "index", index, 0)) >= shards:
             raise PlanError(f"shard(index=) must be less than num_shards={shards}, got {index}")
@@ -117,6 +129,16 @@ class Shard(Unary):
                 done += len(some)
                 valid = [not is_padding(ticket) for ticket in some]
                 yield with_mask(Block(block.items, ReplayedTickets(some, 0, len(some), END), block.failed), valid)
+
+
+def check_same_order(plan: Node) -> None:
+    """Raise `PlanError` if every process draws another order for itself: elements would be lost and repeated."""
+    for node in nodes_of(plan):
+        if node.chance is not None and not node.chance.is_repeatable and not node.preserves_tickets:
+            raise PlanError(
+                f"shard() divides elements among processes, which must all read them in the same order: give "
+                f"{node.label()} a seed, the same in all processes (list_files shuffles unless shuffle=False)"
+            )
 
 
 def is_padding(ticket: Ticket) -> bool:

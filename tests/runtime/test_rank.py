@@ -44,6 +44,19 @@ def test_what_cannot_be(world: str, index: str, message: str, monkeypatch: pytes
         NUMBERS.shard()
 
 
+def test_shares_of_other_orders_are_a_mistake(monkeypatch: pytest.MonkeyPatch) -> None:
+    shuffled = NUMBERS.shuffle()
+    monkeypatch.setenv("WORLD_SIZE", "1")
+    monkeypatch.setenv("RANK", "0")
+    assert len(shuffled.shard()) == 10  # alone in the world
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(ad.PlanError, match=r"give shuffle\(\) a seed, the same in all processes"):
+        shuffled.shard()
+    assert len(shuffled.shard(2, 0)) == 5  # perhaps of two shares in one process
+    assert len(NUMBERS.shuffle(seed=1).map(lambda x, rng: x, rng=True).shard()) == 5
+    assert len(list(ad.Dataset.range(1).flat_map(lambda x: NUMBERS.shuffle().shard()))) == 5  # its seed is derived
+
+
 @pytest.mark.parametrize("arguments", [{"num_shards": 3}, {"index": 1}])
 def test_one_argument_alone_is_a_mistake(arguments: Any) -> None:
     with pytest.raises(ad.PlanError, match="must be an integer, got None"):
