@@ -299,8 +299,8 @@ class Dataset(Transformations[T]):
         iteration starts where the last one stopped. Items that a pipeline had read ahead when it was left or killed are
         lost then. `decode` makes an item from the bytes of a line of NDJSON, or of another body.
 
-        With `follow=False` it ends after the items stored now. A run that is to continue with later ones needs a state
-        that was taken before the end: the state of a run that has ended gives nothing more.
+        With `follow=False` it ends after the items stored now. A state from that end resumes with those that came
+        since, except where groups are incomplete at the end, as after `group_by_window`: there it gives nothing more.
 
         An item is dropped when it is read if it arrived more than `max_age` seconds ago, or was sent with a version
         below `min_version`, a number or a function that returns the current one. The channel's `stats` counts it.

@@ -122,7 +122,7 @@ class Reader:
         """Return the consumer's position, or with `back=1` the one before its latest element."""
         self.check_ours()
         given = 0 if self.piece is None else len(self.piece) - self.left - (0 if self.exhausted else back)
-        if self.exhausted:
+        if self.exhausted and not self.place.plan.may_grow:
             position: Position = END
         elif self.piece is None:
             position = self.first.position_with_skip()

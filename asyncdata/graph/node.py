@@ -248,6 +248,11 @@ class Node:
         raise UnseekableError(self.label())
 
     @property
+    def may_grow(self) -> bool:
+        """Whether its source may have more elements later, which a run from a state at its end gives."""
+        return any(node.may_grow for node in self.inputs)
+
+    @property
     def source_fails(self) -> bool:
         """Whether `seek` may leave out the failure of a source, which skipping must not."""
         return False

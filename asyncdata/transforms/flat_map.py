@@ -12,7 +12,7 @@ from typing import ClassVar, Final, Protocol
 
 from asyncdata.executors.function_call import Call
 from asyncdata.executors.scope import Scope
-from asyncdata.graph.node import PHYSICAL, REPLACEABLE, Node
+from asyncdata.graph.node import PHYSICAL, REPLACEABLE, Node, nodes_of
 from asyncdata.graph.stages import Merge, Opener, split, yield_to_loop
 from asyncdata.options import UNKNOWN_CARDINALITY
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
@@ -94,6 +94,11 @@ class FlatMap(Node):
             return super().seek(count)
         element, inner = self.catalog.seek(count)
         return [self.input.seek(element), inner]
+
+    @property
+    def may_grow(self) -> bool:
+        """Not after a step that holds elements: the last dataset is made again, of another one if more come."""
+        return self.input.may_grow and not any(node.retains_elements for node in nodes_of(self.input))
 
     @property
     def source_fails(self) -> bool:

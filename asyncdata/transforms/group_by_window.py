@@ -94,6 +94,10 @@ class Groups(Unary):
         return regrouped(self.input.cardinality)
 
     @property
+    def may_grow(self) -> bool:
+        return False  # the incomplete groups that it gives at the end would be others if more elements came
+
+    @property
     def signature(self) -> None:
         return None
 

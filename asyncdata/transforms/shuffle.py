@@ -283,6 +283,9 @@ class Shuffler(Step):
         self.dense = True
         self.journal: ShuffleJournal | None = None
         self.expected = 0  # elements that were held already, and come first
+        self.may_grow = source.may_grow
+        self.after: Position = None
+        """From where the input resumes, if more of it may come after its end."""
         self.column_buffer: ColumnBuffer | None = None
         """The store for rows of arrays; the buffer then holds their places."""
 
@@ -297,7 +300,7 @@ class Shuffler(Step):
         if place.held is None:
             self.check(place)
         tickets = place.tickets(self.key)
-        self.expected = len(tickets)
+        self.expected, self.after = len(tickets), place.input
         return Start.of(place.input, tickets)
 
     def check(self, place: ShufflePlace) -> None:
@@ -322,6 +325,8 @@ class Shuffler(Step):
         self.failed |= block.failed
         if self.expected:
             block = self.put_back(block)
+        if self.may_grow and len(block):
+            self.after = block.tickets.at(len(block))
         filling = max(0, min(len(block), self.size - len(self.held)))  # another pipeline's buffer may have been larger
         if filling:
             self.count(block.tickets.part(0, filling))
@@ -404,11 +409,20 @@ class Shuffler(Step):
         items, tickets = in_order(self.held, order), in_order(self.tickets, order)
 
         def position(count: int) -> Position:
+            if self.may_grow:
+                return ShufflePlace(seen, self.after, held=encode_all(self.before_drain(tickets[count:]))).position()
             if dense:
                 return ShufflePlace(seen, END, drained + count, size=self.size).position()
             return ShufflePlace(seen, END, drained + count, encode_all(tickets[count:])).position()
 
         yield self.block(items, tickets, position)
+
+    def before_drain(self, tickets: Any) -> list[Ticket]:
+        """Return tickets by slot, such that draining these slots gives them in this order."""
+        held: list[Ticket] = [0] * len(tickets)
+        for place, ticket in zip(drain_order(len(tickets), self.key).tolist(), tickets, strict=True):
+            held[place] = ticket
+        return held
 
     def block(self, items: Any, tickets: Any, position: Callable[[int], Position]) -> Block:
         listed = ExplicitTickets(

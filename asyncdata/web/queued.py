@@ -35,6 +35,11 @@ class Queued(IteratorSource):
         return QueueBridge(scope, reader, place.first)
 
     @property
+    def may_grow(self) -> bool:
+        reader = self.queue.reader()
+        return reader.group is None and not reader.follow
+
+    @property
     def resume_note(self) -> str:
         reader = self.queue.reader()
         return f"{reader.name} resumes at its offset" if reader.group is None else f"{reader.name} has no state"

@@ -50,6 +50,10 @@ class Stored(Node):
     def repeatable(self) -> bool:
         return False
 
+    @property
+    def may_grow(self) -> bool:
+        return not self.follow
+
     def label(self) -> str:
         return "from_channel(DurableChannel)"
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import asyncdata as ad
@@ -155,6 +156,45 @@ def test_trim_lets_go_of_what_no_state_needs(tmp_path: Path) -> None:
     with pytest.raises(ad.ResumeError, match="trimmed"):
         old = {"state": {"channel": json.loads((tmp_path / "channel.json").read_text())["id"], "offset": 0}}
         list(numbers(tmp_path).iterate(state=with_position(numbers(tmp_path), {**old, "skip": 0, "number": 0})))
+
+
+GROWING: dict[str, Callable[[ad.Dataset[Any]], ad.Dataset[Any]]] = {
+    "alone": lambda ds: ds,
+    "map": lambda ds: ds.map(int, num_parallel_calls=2, deterministic=False),
+    "filter": lambda ds: ds.filter(lambda number: number >= 0),
+    "batch": lambda ds: ds.batch(4),
+    "flat_map": lambda ds: ds.batch(4).flat_map(ad.Dataset.from_tensor_slices),
+    "shuffle": lambda ds: ds.shuffle(4, seed=1).shuffle(50),
+    "process": lambda ds: ds.shuffle(5, seed=1).with_options(ad.Options(placement="process")),
+}
+
+
+@pytest.mark.parametrize("name", GROWING)
+def test_a_run_from_the_end_gives_what_came_since(name: str, tmp_path: Path) -> None:
+    found: list[int] = []
+    state: dict[str, Any] | None = None
+    sent = 0
+    for count in (0, 7, 0, 12, 1):
+        lines = b"\n".join(b"%d" % number for number in range(sent, sent + count))
+        if count:
+            with ad.DurableChannel(tmp_path) as channel:
+                asyncio.run(channel.send(lines, content_type="application/x-ndjson"))
+        elif not sent:
+            ad.DurableChannel(tmp_path).close()
+        sent += count
+        with GROWING[name](numbers(tmp_path, follow=False)).iterate(state=state) as items:
+            for item in items:
+                found += np.atleast_1d(item).tolist()
+                state = items.state_dict()  # also while a shuffle gives what it holds
+        assert sorted(found) == list(range(sent))
+        state = json.loads(json.dumps(items.state_dict()))
+        ad.web.trim(tmp_path, state)
+
+
+def test_a_shuffle_goes_on_anywhere_where_more_may_come(tmp_path: Path) -> None:
+    fill(tmp_path, 20, each=3, end=False)
+    check_resumes(lambda: numbers(tmp_path, follow=False).shuffle(6, seed=1).batch(2))
+    check_resumes(lambda: numbers(tmp_path, follow=False).shuffle(50, seed=1))
 
 
 def with_position(ds: ad.Dataset[Any], position: Any) -> Any:

@@ -120,6 +120,17 @@ def test_it_gives_all_in_order_and_goes_on_anywhere(queue: Queue) -> None:
     check_resumes(lambda: queue.read().map(abs, num_parallel_calls=2).shuffle(9, seed=1).batch(4))
 
 
+def test_a_run_from_the_end_gives_what_came_since(queue: Queue) -> None:
+    found: list[int] = []
+    state = None
+    for start in (0, 5, 5, 12):
+        queue.send(range(len(found), start))
+        with queue.read().shuffle(3, seed=1).iterate(state=state) as items:
+            found += items
+        assert sorted(found) == list(range(start))
+        state = json.loads(json.dumps(items.state_dict()))
+
+
 def test_it_waits_for_more_and_leaves_nothing(queue: Queue) -> None:
     queue.send(range(3))
     with queue.read(follow=True).iterate() as numbers:
