@@ -295,11 +295,10 @@ def saved_elements(_: st.DrawFn) -> FileSource:
 
 
 def listed_pages(draw: st.DrawFn) -> FileSource:
-    """The URLs of files, listed page by page, as where they are many."""
+    """The names of files, listed page by page, as where they are many."""
     pattern = f"*.{draw(st.sampled_from(['lines', 'c*', '*']))}"
-    begin = f"local://{folder().path}/"
-    found = [begin + name for name in reference.list_files(there(), [pattern])]
-    return FileSource(f"listing({pattern})", lambda: ad.Dataset(Listing(begin + pattern)), found)
+    begin, found = f"local://{folder().path}/", reference.list_files(there(), [pattern])
+    return FileSource(f"listing({pattern})", lambda: ad.Dataset(Listing(begin + pattern)).map(os.path.basename), found)
 
 
 def stored_items(_: st.DrawFn) -> FileSource:
