@@ -1,10 +1,14 @@
-"""Streams of Hugging Face datasets whose states do not include their shuffle buffers."""
+"""Streams of Hugging Face datasets: states without their shuffle buffers, and runs after one that resumed."""
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any, Final, cast
+from weakref import WeakSet
 
-__all__ = ("forgets_its_buffer",)
+__all__ = ("begin_again", "forgets_its_buffer")
+
+RESTORED: Final[WeakSet[Any]] = WeakSet()
+"""Streams that a state was loaded into. Each later run of such a stream would begin there too."""
 
 
 def forgets_its_buffer(stream: object) -> bool:
@@ -12,7 +16,7 @@ def forgets_its_buffer(stream: object) -> bool:
 
     Such a stream is read again from its beginning, which gives the same rows; a state would not.
     """
-    if not type(stream).__module__.startswith("datasets."):
+    if not is_of_hugging_face(stream):
         return False
     todo: list[object] = [stream]
     seen: set[int] = set()
@@ -25,6 +29,25 @@ def forgets_its_buffer(stream: object) -> bool:
             return True
         todo += parts_of(one)
     return False
+
+
+def begin_again(stream: Any, restored: bool) -> None:
+    """Have the next run of a stream begin at its beginning, or note that it begins at a state that is `restored`.
+
+    A stream into which its user has loaded a state begins there until another one is loaded.
+    """
+    if not is_of_hugging_face(stream):
+        return
+    if restored:
+        RESTORED.add(stream)
+    elif stream in RESTORED:
+        RESTORED.discard(stream)
+        stream.load_state_dict({})
+
+
+def is_of_hugging_face(stream: object) -> bool:
+    """Return whether a stream is a dataset of Hugging Face."""
+    return type(stream).__module__.startswith("datasets.")
 
 
 def parts_of(value: object) -> list[object]:

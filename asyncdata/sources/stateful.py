@@ -15,7 +15,7 @@ from asyncdata.errors import PlanError, ResumeError
 from asyncdata.executors.iterator_bridge import Notify
 from asyncdata.runtime.source_state import RestorableItem, SourceSnapshot
 from asyncdata.runtime.tickets import Position, Tickets
-from asyncdata.sources.shuffle_buffers import forgets_its_buffer
+from asyncdata.sources.shuffle_buffers import begin_again, forgets_its_buffer
 
 __all__ = ("SnapshotTickets", "Stateful", "StreamPlace", "begun")
 
@@ -75,8 +75,10 @@ def begun(label: str, source: T, iterate: Callable[[T], R], state: str | None) -
     the one given here.
     """
     stateful = stateful_of(label, source)
-    if stateful is not None and state is not None:
-        restore(label, stateful, state)
+    if stateful is not None:
+        begin_again(stateful, restored=state is not None)
+        if state is not None:
+            restore(label, stateful, state)
     iterator = iterate(source)
     known = [] if stateful is None or stateful is iterator else [state]
     if stateful is None and (stateful := stateful_of(label, iterator)) is not None and state is not None:

@@ -136,6 +136,33 @@ def test_streams_that_are_left_early_begin_again(name: str) -> None:
 
 
 @pytest.mark.formats
+@pytest.mark.parametrize("name", STREAMS)
+def test_epochs_after_one_that_resumed_are_whole(name: str) -> None:
+    ds = ad.Dataset.from_iterable(STREAMS[name]())
+    whole = [str(row) for row in STREAMS[name]()]
+    with ds.iterate() as rows:
+        state = [next(rows) for _ in range(12)] and rows.state_dict()
+    assert [str(row) for row in ds.iterate(state=state)] == whole[12:]
+    assert [str(row) for row in ds] == whole
+    repeated = ad.Dataset.from_iterable(STREAMS[name]()).repeat(2)
+    with repeated.iterate() as rows:
+        state = [next(rows) for _ in range(12)] and rows.state_dict()
+    assert [str(row) for row in repeated.iterate(state=state)] == [*whole[12:], *whole]
+
+
+@pytest.mark.formats
+def test_a_stream_that_its_user_set_to_a_state_stays_there() -> None:
+    stream = STREAMS["plain"]()
+    assert len([*zip(stream, range(50), strict=False)]) == 50
+    state = stream.state_dict()
+    stream.load_state_dict(state)
+    rest = [str(row) for row in stream]
+    ds = ad.Dataset.from_iterable(stream)
+    for _ in range(2):
+        assert [str(row) for row in ds] == rest
+
+
+@pytest.mark.formats
 def test_files_that_it_keeps_are_read_by_us(tmp_path: Path) -> None:
     """Its cache is Arrow's streams, its exports Parquet and JSON Lines."""
     table().save_to_disk(tmp_path / "saved")
