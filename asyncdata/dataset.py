@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from asyncdata.checkpoint import ResumePoint, chosen_seeds, fingerprint, place_of
 from asyncdata.dataset_arguments import (
+    MethodOfClass,
     arguments_of,
     async_iterable_for,
     check_generator,
@@ -986,6 +987,10 @@ class Dataset(Transformations[T]):
 
 def epochs_of(dataset: Dataset[Any]) -> Epochs:
     return dataset._epochs  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+
+
+for method_name in ("zip", "sample_from_datasets", "choose_from_datasets"):
+    setattr(Dataset, method_name, MethodOfClass(getattr(Dataset, method_name)))
 
 
 def zipped(args: tuple[Any, ...]) -> Dataset[Any]:

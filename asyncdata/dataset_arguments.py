@@ -18,6 +18,7 @@ from asyncdata.transformations import check_structures, dataset_for
 from asyncdata.transforms.map import Map
 
 __all__ = (
+    "MethodOfClass",
     "arguments_of",
     "async_iterable_for",
     "check_generator",
@@ -55,6 +56,17 @@ def arguments_of(args: Any) -> tuple[Any, ...]:
     if args is not None and (not isinstance(args, Sequence) or isinstance(args, (str, bytes))):
         raise PlanError(f"from_generator(args=) is a tuple of arguments, as ({args!r:.40},), got {args!r:.80}")
     return () if args is None else tuple(cast("Sequence[Any]", args))
+
+
+class MethodOfClass(staticmethod):  # pyright: ignore[reportMissingTypeArgument]  it takes none at run time
+    """A static method that cannot be called on a dataset: `a.zip(b)` would leave `a` out."""
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Callable[..., Any]:
+        function: Any = self.__func__
+        if instance is not None:
+            name = function.__name__
+            raise AttributeError(f"{name} is a method of the class: Dataset.{name}(...) of all datasets")
+        return function
 
 
 def check_plan(plan: object) -> Node:

@@ -118,6 +118,13 @@ def test_a_flag_is_no_number(method: str) -> None:
         getattr(ad.Dataset.range(3), method)(True)
 
 
+@pytest.mark.parametrize("method", ["zip", "sample_from_datasets", "choose_from_datasets"])
+def test_methods_of_the_class_leave_out_no_dataset(method: str) -> None:
+    with pytest.raises(AttributeError, match=rf"Dataset\.{method}\(\.\.\.\) of all datasets"):
+        getattr(ad.Dataset.range(2), method)
+    assert getattr(ad.Dataset, method).__doc__
+
+
 def test_rows_of_other_lengths_name_the_steps_for_them() -> None:
     rows = ad.Dataset.from_iterable([1, 2]).map(np.zeros)
     for ds in (rows.batch(2), rows.map(lambda row: {"x": row}).batch(2), rows.map(np.zeros_like, 2).batch(2)):
