@@ -21,8 +21,9 @@ class ArrayRecordDataset(Dataset[bytes]):
     """The records of ArrayRecord files, as `bytes`, with random access, so that `shuffle()` needs no buffer.
 
     Files are opened when the dataset is made. A file that is missing, cut short or of another format is one error in
-    its place, and the next file follows. In a corrupt group of records each record is an error. Needs `pip install
-    'asyncdata[array-record]'`, on Linux.
+    its place, and the next file follows. It counts as one record: `skip` and `shard` leave it out if they leave out
+    that record. In a corrupt group of records each record is an error. Needs `pip install 'asyncdata[array-record]'`,
+    on Linux.
 
     >>> import asyncdata as ad
     >>> ds = ad.ArrayRecordDataset(["a.array_record", "b.array_record"]).shuffle()  # doctest: +SKIP
