@@ -39,6 +39,10 @@ def a_silent_collector() -> Iterator[None]:
     gc.callbacks[:] = callbacks
 
 
+CALLBACKS = {"_weakrefset", "weakref"}
+"""Modules whose functions are called when an object goes away: Python loses what is raised there, too."""
+
+
 class CtrlC:
     """Presses Ctrl-C at one of the calls in this thread while an element is asked for, and counts them.
 
@@ -49,7 +53,9 @@ class CtrlC:
         self.at = self.calls = 0
 
     def __call__(self, frame: FrameType, event: str, argument: object) -> None:
-        if event in {"call", "c_return"} and frame.f_globals is not globals():
+        if frame.f_globals is globals() or frame.f_globals.get("__name__") in CALLBACKS:
+            return
+        if event in {"call", "c_return"}:
             self.calls += 1
             if self.calls == self.at:
                 signal.getsignal(signal.SIGINT)(signal.SIGINT, frame)  # else this function would be the user's
