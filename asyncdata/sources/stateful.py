@@ -15,7 +15,7 @@ from asyncdata.errors import PlanError, ResumeError
 from asyncdata.executors.iterator_bridge import Notify
 from asyncdata.runtime.source_state import RestorableItem, SourceSnapshot
 from asyncdata.runtime.tickets import Position, Tickets
-from asyncdata.sources.shuffle_buffers import begin_again, forgets_its_buffer
+from asyncdata.sources.hugging_face_streams import begin_again, forgets_its_buffer
 
 __all__ = ("SnapshotTickets", "Stateful", "StreamPlace", "begun")
 
