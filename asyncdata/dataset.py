@@ -989,6 +989,7 @@ def epochs_of(dataset: Dataset[Any]) -> Epochs:
     return dataset._epochs  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
 
 
+# Not as decorators: type checkers take only `staticmethod` itself for one.
 for method_name in ("zip", "sample_from_datasets", "choose_from_datasets"):
     setattr(Dataset, method_name, MethodOfClass(getattr(Dataset, method_name)))
 

@@ -126,10 +126,10 @@ def rebuilt(parts: ExceptionParts) -> BaseException:
     """Return an exception as it was."""
     values = {name: pickle.loads(value) for name, value in (parts.fields | parts.attributes).items()}
     group = None if parts.group is None else [*map(unpickled_error, parts.group)]
-    return made_of(parts.kind, tuple([pickle.loads(value) for value in parts.args]), values, group)
+    return new_exception(parts.kind, tuple([pickle.loads(value) for value in parts.args]), values, group)
 
 
-def made_of(
+def new_exception(
     kind: type[BaseException], args: tuple[Any, ...], values: dict[str, Any], group: list[Any] | None
 ) -> BaseException:
     """Return an exception with these parts. The constructor is not called: it may take other arguments than `args`."""
@@ -161,7 +161,7 @@ def copied_error(error: BaseException) -> BaseException:
     if isinstance(notes := values.get("__notes__"), list):
         values["__notes__"] = [*cast("list[Any]", notes)]
     group = members_of(error)
-    made = made_of(kind, error.args, values, group)
+    made = new_exception(kind, error.args, values, group)
     for name in ("__cause__", "__suppress_context__", "__traceback__"):
         BaseException.__setattr__(made, name, getattr(error, name))  # a frozen dataclass allows no other way to set it
     return made
