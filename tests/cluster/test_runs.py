@@ -95,6 +95,28 @@ def test_failures_of_sources_are_not_given_twice(files: list[str], monkeypatch: 
     assert plain(found) == plain(whole)
 
 
+def test_what_is_here_of_a_run_is_bounded_by_the_budget(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While nobody reads, it reads ahead as far as that allows, and not further: 3 MB would come."""
+    monkeypatch.setattr(remote_run, "CHUNK", 1 << 16)
+    monkeypatch.setattr(remote_run, "LEAST", 1 << 10)
+    allowance, held, stopped = remote_run.RemoteRun.allowance, [0], threading.Event()
+
+    def recorded(run: remote_run.RemoteRun) -> int:
+        held.append(run.held)
+        if not (allowed := allowance(run)):
+            stopped.set()
+        return allowed
+
+    monkeypatch.setattr(remote_run.RemoteRun, "allowance", recorded)
+    ds = ad.Dataset.range(1).flat_map(lambda _: ad.Dataset.range(400).map(lambda x: np.full(1 << 10, x)))
+    options = ad.Options(cluster=ad.Cluster(calls=0, runs=1), ram_budget=1 << 18, placement="thread")
+    with on_fake(), ds.with_options(options).iterate() as elements:
+        assert int(next(elements)[0]) == 0
+        assert stopped.wait(60)
+        assert [int(row[0]) for row in elements] == [*range(1, 400)]
+    assert 0 < max(held) <= 1 << 18
+
+
 def test_arrays_are_writable_unless_views_were_asked_for() -> None:
     def large(n: Any) -> ad.Dataset[Any]:
         return ad.Dataset.range(3).map(lambda x: np.full(1 << 15, x + n, np.float64))
