@@ -43,7 +43,8 @@ class OwnedTask:
         self.left, self.over = Leaving(), Leaving()
         """The signal for waiting threads that the consumer has left: in the thread of the stages it comes at once, in
         others when the stages are closed, so that those threads start nothing more."""
-        self.threads: set[threading.Thread] = set()
+        self.threads: dict[threading.Thread, threading.Event] = {}
+        """Each with the event that it runs: one whose start a signal handler interrupted may still begin."""
         self.tasks: set[asyncio.Task[None]] = set()
         self.readers = ThreadPool(self.start, READERS, "asyncdata-read")
         self.copier = ThreadPool(self.start, 1, "asyncdata-copy")
@@ -57,15 +58,16 @@ class OwnedTask:
         context.run(LEAVING.set, self.over)
 
         def main() -> None:
+            begun.set()
             try:
                 context.run(run)
             finally:
-                self.threads.discard(thread)
+                self.threads.pop(thread, None)
                 if not self.threads and self.emptied is not None:
                     self.emptied()
 
-        thread = threading.Thread(target=main, name=name, daemon=True)
-        self.threads.add(thread)
+        thread, begun = threading.Thread(target=main, name=name, daemon=True), threading.Event()
+        self.threads[thread] = begun
         thread.start()
 
     def adopt(self, task: asyncio.Task[None]) -> None:
@@ -85,8 +87,9 @@ class OwnedTask:
     def join(self) -> None:
         """Wait for every thread, in all no longer than a user's function may sensibly take to return."""
         deadline = time.monotonic() + END_TIMEOUT
-        for thread in list(self.threads):
-            thread.join(max(0.0, deadline - time.monotonic()))
+        for thread, begun in list(self.threads.items()):
+            if begun.wait(max(0.0, deadline - time.monotonic())):  # a thread that has not begun cannot be joined
+                thread.join(max(0.0, deadline - time.monotonic()))
 
     async def join_async(self) -> None:
         """Wait as `join` does, without blocking the loop."""
