@@ -115,8 +115,9 @@ SAME = [PIPELINES[place] for place in (0, 1, 4, 5, 10, 13)]
 @pytest.mark.slow
 @pytest.mark.parametrize("pipeline", SAME, ids="-".join)
 def test_epochs_end_with_as_many_open_files_as_they_began_with(pipeline: tuple[str, ...], folder: Path) -> None:
-    printed = lines(128, pipeline, folder, 5)
-    assert printed[::2] == ["all"] * 5
+    printed = lines(128, pipeline, folder, 20)
+    assert printed[::2] == ["all"] * 20
     counts = [int(line.removeprefix("open ")) for line in printed[1::2]]
-    # some may be on their way to be closed, slots in use, or another process begun, as the last one was not idle yet
-    assert min(counts[2:]) <= max(counts[:2]) + 4, f"{counts}"
+    # The first epochs bring slots of shared memory into use. Later another process may begin, as the last one was not
+    # idle yet: 6 at most. One left behind in each epoch would be 9 or more.
+    assert min(counts[-4:]) <= max(counts[:8]) + 8, f"{counts}"
