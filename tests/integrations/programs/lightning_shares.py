@@ -9,6 +9,7 @@ import warnings
 import pytorch_lightning as lightning
 import torch
 import torch.distributed as dist
+import torch.distributed.nn  # DDP imports it; if after init_process_group, it keeps the group's threads to the end
 
 import asyncdata as ad
 
@@ -60,3 +61,4 @@ seen = train(stop) + train(resume=f"{FOLDER}/stopped.ckpt")
 ds = ad.Dataset.range(30).shuffle(seed=1).shard(2, dist.get_rank()).batch(3)
 assert seen == [batch.tolist() for _ in range(3) for batch in ds], (dist.get_rank(), seen)
 dist.barrier()
+dist.destroy_process_group()
