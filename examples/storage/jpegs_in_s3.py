@@ -14,7 +14,7 @@ import subprocess
 import sysconfig
 import tempfile
 import time
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import boto3
@@ -28,12 +28,13 @@ OPTIONS = {"region": "us-east-1", "access_key_id": "example", "secret_access_key
 FOLDER = "s3://pictures/train"
 
 
-def free_ports(count):
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [one.getsockname()[1] for one in sockets]
+def reserved_ports(stack, count):
+    """Return ports that nobody but a server (SO_REUSEADDR) is given until the stack is left."""
+    sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
     for one in sockets:
-        one.close()
-    return ports
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        one.bind(("127.0.0.1", 0))
+    return [one.getsockname()[1] for one in sockets]
 
 
 @contextmanager
@@ -44,12 +45,13 @@ def s3_server(folder):
     Path(folder, "s3.json").write_text(json.dumps({"identities": [identity]}))
     names = ["master.port", "master.port.grpc", "volume.port", "volume.port.grpc"]
     names += ["filer.port", "filer.port.grpc", "s3.port.grpc", "s3.port"]
-    ports = free_ports(len(names))
     command = [str(Path(sysconfig.get_path("scripts"), "weed")), "server", "-ip=127.0.0.1", "-ip.bind=127.0.0.1"]
     command += [f"-dir={folder}", "-filer", "-s3", f"-s3.config={folder}/s3.json", "-volume.max=20"]
     command += ["-s3.port.iceberg=0", "-s3.port.lance=0"]
-    command += [f"-{name}={port}" for name, port in zip(names, ports, strict=True)]
-    with open(f"{folder}/log", "wb") as log, subprocess.Popen(command, stdout=log, stderr=log) as server:
+    with ExitStack() as stack, open(f"{folder}/log", "wb") as log:
+        ports = reserved_ports(stack, len(names))
+        command += [f"-{name}={port}" for name, port in zip(names, ports, strict=True)]
+        server = stack.enter_context(subprocess.Popen(command, stdout=log, stderr=log))
         try:
             yield f"http://127.0.0.1:{ports[-1]}"
         finally:

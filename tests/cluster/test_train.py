@@ -38,6 +38,7 @@ def training(config: dict[str, Any]) -> None:
             if rank == 0:
                 Path(folder, "model.json").write_text("[1, 2, 3]")
             train.report({"steps": len(seen)}, checkpoint=train.Checkpoint.from_directory(folder))
+        train.get_all_reported_checkpoints()  # waits until those of all workers are kept, which else are lost
         raise RuntimeError("stopped")
 
 

