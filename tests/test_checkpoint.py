@@ -110,6 +110,7 @@ def start(*arguments: str) -> subprocess.Popen[str]:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        pipesize=4096,  # so that it waits until its lines are read, however late that is
     )
 
 
@@ -117,7 +118,7 @@ def kill_after(process: subprocess.Popen[str], saves: int) -> None:
     """Let it save so often, and kill it in whatever it does next."""
     assert process.stdout is not None
     for _ in range(saves):
-        assert process.stdout.readline() == "saved\n", process.communicate()[1]
+        assert process.stdout.readline().strip() == "saved", process.communicate()[1]
     process.kill()
     process.communicate()
     assert process.returncode == -signal.SIGKILL
@@ -147,7 +148,7 @@ def test_a_run_that_is_killed_again_and_again_gives_every_element_once_and_in_or
     for saves in (1, *(moments.randrange(8) for _ in range(29))):
         kill_after(start("train", str(tmp_path)), saves)
         states.append(load(tmp_path / "state.json"))
-    out, err = start("train", str(tmp_path)).communicate(timeout=40)
+    out, err = start("train", str(tmp_path)).communicate(timeout=100)
     assert (out.splitlines()[-1], err) == ("done", "")
     log = [int(line) for line in (tmp_path / "log").read_text().split()]
     assert sorted(log) == list(range(size))

@@ -1,4 +1,7 @@
-"""Fill a cache in a file: filling.py FILE COUNT DELAY; says each element that is computed, and each that is read."""
+"""Fill a cache in a file: filling.py FILE COUNT DELAY; says each element that is computed, and each that is read.
+
+Its lines are long: where the pipe for them is small, it goes on as they are read.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ import asyncdata as ad
 
 def say(words: str) -> None:
     """Print a line in one piece: two threads do."""
-    os.write(1, f"{words}\n".encode())
+    os.write(1, f"{words:<99}\n".encode())
 
 
 def compute(x: int) -> int:

@@ -2,6 +2,8 @@
 
 `train` writes down each element of a pipeline over the folder's shards, saves its state now and then, and goes on from
 there when it is started again. `save` saves states of very different sizes, again and again, for ever.
+
+Its lines are long: where the pipe for them is small, it goes on as they are read.
 """
 
 from __future__ import annotations
@@ -15,6 +17,9 @@ from asyncdata.checkpoint import load, save
 
 EVERY = 7
 """How many elements lie between two saves."""
+
+SAVED = f"{'saved':<999}"
+"""What it says after each of them."""
 
 
 def pipeline(folder: Path) -> ad.Dataset:
@@ -35,14 +40,14 @@ def train(folder: Path) -> None:
             file.write(f"{element}\n")
             if number % EVERY == 0:
                 save(path, elements.state_dict())
-                print("saved", flush=True)
+                print(SAVED, flush=True)
     print("done", flush=True)
 
 
 def save_for_ever(path: Path) -> None:
     for number in itertools.count():
         save(path, {"version": 1, "number": number, "bulk": [0] * (number % 5 * 100_000)})
-        print("saved", flush=True)
+        print(SAVED, flush=True)
 
 
 if __name__ == "__main__":

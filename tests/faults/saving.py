@@ -1,4 +1,7 @@
-"""Save a dataset: saving.py FOLDER COUNT; says each element that is computed."""
+"""Save a dataset: saving.py FOLDER COUNT; says each element that is computed.
+
+Its lines are long: where the pipe for them is small, it goes on as they are read.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ import asyncdata as ad
 
 
 def compute(x: int) -> tuple[int, bytes]:
-    os.write(1, f"computed {x}\n".encode())
+    os.write(1, f"{f'computed {x}':<399}\n".encode())
     time.sleep(0.001)
     return x, bytes(x)
 

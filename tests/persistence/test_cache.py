@@ -538,6 +538,7 @@ def start(path: Path, count: int, delay: float = 0) -> subprocess.Popen[str]:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        pipesize=4096,  # so that it waits until its lines are read, however late that is
     )
 
 
@@ -559,13 +560,13 @@ def test_killed_again_and_again_it_goes_on_with_what_was_written(path: Path) -> 
         process.communicate()
         assert process.returncode == -signal.SIGKILL
         seen.append(read_of(lines))
-    out, err = start(path, size).communicate(timeout=40)
-    assert (out.splitlines()[-1], err) == ("done", "")
+    out, err = start(path, size).communicate(timeout=100)
+    assert (out.split()[-1], err) == ("done", "")
     whole = read_of(out.splitlines())
     assert sorted(whole) == [x * x for x in range(size)]
     assert all(whole[: len(some)] == some for some in seen)
     assert os.listdir(path.parent) == ["squares"]
-    again, _ = start(path, size).communicate(timeout=40)
+    again, _ = start(path, size).communicate(timeout=100)
     assert read_of(again.splitlines()) == whole
     assert "computed" not in again
 
@@ -612,7 +613,7 @@ def test_what_comes_behind_the_end_of_an_unfinished_file_is_dropped(path: Path, 
 
 def test_of_two_processes_one_writes_and_both_get_all(path: Path) -> None:
     runs = [start(path, 300, 0.001) for _ in range(3)]
-    found = [run.communicate(timeout=40) for run in runs]
+    found = [run.communicate(timeout=100) for run in runs]
     orders = [read_of(out.splitlines()) for out, _ in found]
     assert [err for _, err in found] == [""] * 3
     assert orders == [orders[0]] * 3

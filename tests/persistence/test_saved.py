@@ -552,6 +552,7 @@ def start(path: Path, count: int) -> subprocess.Popen[str]:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        pipesize=4096,  # so that it waits until its lines are read, however late that is
     )
 
 
@@ -568,7 +569,7 @@ def test_killed_again_and_again_it_goes_on_and_nothing_is_lost_or_twice(path: Pa
         assert process.returncode == -signal.SIGKILL
         assert not path.exists()
     state = json.loads((path.with_name("saved.partial") / "state.json").read_text())["state"]
-    out, err = start(path, size).communicate(timeout=40)
+    out, err = start(path, size).communicate(timeout=100)
     assert (out.splitlines()[-1], err) == ("done", "")
     assert out.count("computed") == size - state["delivered"] < size
     assert sorted(x for x, _ in ad.Dataset.load(path)) == [*range(size)]
