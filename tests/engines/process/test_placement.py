@@ -31,7 +31,7 @@ from asyncdata.executors.process.shm_arena import INLINE
 from asyncdata.testing import leaves_nothing
 from tests.endless import busy, hang
 from tests.executors.process.children import alive, children_of, workers
-from tests.executors.process.test_faults import read_until_ready, until
+from tests.executors.process.test_faults import press_ctrl_c, read_until_ready, until
 from tests.executors.process.test_map import outcomes
 from tests.marks import first_by_default
 from tests.reference import Boom
@@ -396,7 +396,7 @@ def test_leaving_early_leaves_nothing(count: int) -> None:
             if place == count:
                 break
         del ds
-    assert until(lambda: not any(map(alive, mine)), 2)
+    assert until(lambda: not any(map(alive, mine)))
 
 
 def test_leaving_an_async_loop_early_leaves_nothing() -> None:
@@ -408,7 +408,7 @@ def test_leaving_an_async_loop_early_leaves_nothing() -> None:
     before = set(workers())
     with leaves_nothing():
         asyncio.run(body())
-    assert until(lambda: set(workers()) <= before, 2)
+    assert until(lambda: set(workers()) <= before)
 
 
 def test_an_iterator_outlives_its_dataset() -> None:
@@ -436,7 +436,7 @@ def test_few_processes_stay_for_datasets_that_nobody_iterates() -> None:
     ((_, warm), *_) = cached
     datasets = [beside(ad.Dataset.range(3).map(where)) for _ in range(MAX_IDLE + 2)]
     used = [next(iter(ds))[1] for ds in datasets]
-    assert until(lambda: set(workers()) - before <= {first, warm, *used[-MAX_IDLE - 1 :]}, 10)
+    assert until(lambda: set(workers()) - before <= {first, warm, *used[-MAX_IDLE - 1 :]})
     assert next(iter(datasets[-1]))[1] == used[-1]
     assert next(iter(cached))[1] == warm
     assert next(iter(datasets[0]))[1] not in used
@@ -448,7 +448,7 @@ def test_few_processes_stay_for_datasets_that_nobody_iterates() -> None:
 @pytest.mark.parametrize("leave", first_by_default(["return", "raise", "global"]))
 def test_the_end_of_the_interpreter_is_not_held_up(world: str, pipeline: str, leave: str) -> None:
     process = start("leaving", world, "process", pipeline, leave)
-    out, errors = process.communicate(timeout=20)
+    out, errors = process.communicate(timeout=60)
     assert out == "read 0\n"
     if leave == "raise":
         assert errors.rstrip().endswith("RuntimeError: consumer")
@@ -465,7 +465,7 @@ def test_a_parent_that_is_killed_leaves_no_process() -> None:
     assert len(below) >= 5, "the server, the pipeline, its own server, and two workers"
     process.kill()
     process.communicate()
-    assert until(lambda: not any(map(alive, below)), 2), "processes left"
+    assert until(lambda: not any(map(alive, below))), "processes left"
 
 
 @pytest.mark.slow
@@ -473,13 +473,12 @@ def test_ctrl_c_is_for_the_parent_alone() -> None:
     process = start("process_placement", "interrupted")
     read_until_ready(process)
     below = children_of(process.pid)
-    for pid in (process.pid, *below):  # as a terminal does
-        os.kill(pid, signal.SIGINT)
-    out, errors = process.communicate(timeout=20)
+    out, errors = press_ctrl_c(process, below)
     assert "interrupted" in out, errors
     assert "went on" in out, errors
-    assert (process.returncode, errors) == (0, "")
-    assert until(lambda: not any(map(alive, below)), 2)
+    assert process.returncode == 0, errors
+    assert errors == "" or errors.startswith("Exception ignored in")
+    assert until(lambda: not any(map(alive, below)))
 
 
 def test_an_error_arrives_where_no_shared_memory_can_be_had(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,6 +17,7 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import Future
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +40,7 @@ pytestmark = pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="lo
 PROGRAM = Path(__file__).parents[2] / "faults" / "worker_pool.py"
 
 
-def until(condition: Any, seconds: float = 10.0) -> bool:
+def until(condition: Any, seconds: float = 60.0) -> bool:
     """Whether something becomes true; the kernel tells nobody when a process of another has ended."""
     deadline = time.monotonic() + seconds
     gate = threading.Event()
@@ -66,6 +67,26 @@ def read_until_ready(process: subprocess.Popen[str]) -> list[str]:
     return lines
 
 
+def press_ctrl_c(process: subprocess.Popen[str], below: list[int]) -> tuple[str, str]:
+    """Press Ctrl-C for a process and those below it, as a terminal does; return what is printed until it ends.
+
+    Python loses one that comes while an object goes away, as results in shared memory do, and says so: once in some
+    hundreds. It is pressed again then.
+    """
+    for lost in range(4):
+        for pid in (process.pid, *below):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGINT)
+        try:
+            out, errors = process.communicate(timeout=30)
+        except subprocess.TimeoutExpired:
+            continue
+        assert errors.count("Exception ignored in") == lost, errors
+        return out, errors
+    process.kill()
+    raise AssertionError(f"it goes on: {process.communicate()}")
+
+
 def kill_now_and_then(stop: threading.Event, kills: list[int], found: list[Any], every: float = 0.3) -> None:
     """Kill a worker every 0.3 s; where the machine takes longer for the elements that were in flight, after those:
     what is killed twice at the same element is that element's fault as far as anybody can tell."""
@@ -85,7 +106,6 @@ def slowly(number: int) -> tuple[int, Any]:
     return number, np.full(2_000, number + 0 * total)
 
 
-@pytest.mark.timeout(120)
 @pytest.mark.slow
 def test_workers_that_are_killed_again_and_again_cost_nothing_but_time() -> None:
     stop, kills, found = threading.Event(), list[int](), list[Any]()
@@ -160,7 +180,6 @@ def test_a_worker_that_is_terminated_is_replaced() -> None:
         assert [number for number, _ in elements] == list(range(1, 300))
 
 
-@pytest.mark.timeout(60)
 def test_a_worker_that_waits_for_a_lock_which_one_that_died_held_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pool, "END_TIMEOUT", 0.1)
     handle = PoolHandle(2)
@@ -242,7 +261,7 @@ def test_the_processes_end_with_the_last_dataset_that_uses_them() -> None:
         mine = set(workers()) - before
         assert len(mine) == 3
         del ds
-    assert until(lambda: not any(map(alive, mine)), 2)
+    assert until(lambda: not any(map(alive, mine)))
 
 
 @pytest.mark.slow
@@ -256,7 +275,7 @@ def test_a_parent_that_is_killed_takes_everything_along() -> None:
     assert files, "the pool's own semaphores"
     process.kill()
     process.communicate()
-    assert until(lambda: not any(map(alive, below)), 2), "processes left"
+    assert until(lambda: not any(map(alive, below))), "processes left"
     assert not [file for file in files if file.exists()], "shared memory left"
 
 
@@ -267,7 +286,6 @@ def shared_files(processes: list[int]) -> set[Path]:
     return {file for file in named if file.exists()}
 
 
-@pytest.mark.timeout(30)
 @pytest.mark.slow
 def test_a_small_dev_shm_does_no_harm() -> None:
     """160 MB of results are kept where `/dev/shm` has 64 MB, as in a container."""
@@ -280,7 +298,7 @@ def test_a_small_dev_shm_does_no_harm() -> None:
         capture_output=True,
         text=True,
         check=True,
-        timeout=50,
+        timeout=100,
     )
     assert "250 160" in done.stdout.splitlines()  # 3 to 22
 
@@ -289,7 +307,7 @@ def test_a_small_dev_shm_does_no_harm() -> None:
 def test_a_function_that_never_returns_does_not_hold_the_interpreter() -> None:
     process = start("stuck")
     read_until_ready(process)
-    _, errors = process.communicate(timeout=15)
+    _, errors = process.communicate(timeout=60)
     assert (process.returncode, errors) == (0, "")
 
 
@@ -298,12 +316,10 @@ def test_ctrl_c_is_for_the_parent_alone() -> None:
     process = start("interrupted")
     read_until_ready(process)
     below = children_of(process.pid)
-    for pid in (process.pid, *below):  # as a terminal does
-        os.kill(pid, signal.SIGINT)
-    out, errors = process.communicate(timeout=15)
+    out, errors = press_ctrl_c(process, below)
     assert "interrupted" in out
     assert process.returncode == 0, errors
-    assert until(lambda: not any(map(alive, below)), 2)
+    assert until(lambda: not any(map(alive, below)))
 
 
 @pytest.fixture
@@ -325,10 +341,10 @@ def test_what_is_not_there_on_every_system(tmp_path: Path, short_folder: Path, w
     (site / "sitecustomize.py").write_text(without)
     path = os.pathsep.join(filter(None, [str(site), os.environ.get("PYTHONPATH", "")]))
     process = start("leave", PYTHONPATH=path, TMPDIR=str(short_folder))
-    out, errors = process.communicate(timeout=30)
+    out, errors = process.communicate(timeout=60)
     assert "main\n0\n1\n2\nready" in out, errors
     assert ("memfd False" in out) is ("memfd" in without)
-    assert until(lambda: not any(file.name.startswith("asyncdata") for file in short_folder.iterdir()), 2)
+    assert until(lambda: not any(file.name.startswith("asyncdata") for file in short_folder.iterdir()))
 
 
 @pytest.mark.parametrize(
