@@ -82,7 +82,7 @@ def earlier_modules_are_old() -> None:
 
 @pytest.fixture
 def nothing_left() -> Iterator[None]:
-    """Fail the test if it leaves a thread or a descriptor behind for longer than a second."""
+    """Fail the test if it leaves a thread or a descriptor behind for longer than ten seconds."""
     from asyncdata.testing import leaves_nothing
 
     with leaves_nothing():
@@ -121,7 +121,7 @@ def debug_loop() -> asyncio.AbstractEventLoop:
 
 @pytest.fixture(params=[debug_loop, uvloop.new_event_loop], ids=["debug", "uvloop"])
 def run(request: pytest.FixtureRequest) -> Callable[[Callable[[], Coroutine[Any, Any, Any]]], Any]:
-    """Run an async test body on an event loop, and see that its tasks end within a second of its end."""
+    """Run an async test body on an event loop, and see that its tasks end within ten seconds of its end."""
 
     def runner(body: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
         with asyncio.Runner(loop_factory=request.param) as loop:
@@ -134,6 +134,6 @@ async def alone(body: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
     result = await body()
     left = asyncio.all_tasks() - {asyncio.current_task()}
     if left:
-        _, left = await asyncio.wait(left, timeout=1)
+        _, left = await asyncio.wait(left, timeout=10)
     assert not left, f"tasks left behind: {left}"
     return result

@@ -72,12 +72,12 @@ async def taken_async(elements: AsyncIterator[Any], most: int = MOST) -> list[An
 
 
 def read_async(ds: ad.Dataset, most: int = MOST) -> list[Any]:
-    """Read on an event loop of its own; no task may be left on it for longer than a second."""
+    """Read on an event loop of its own; no task may be left on it for longer than ten seconds."""
 
     async def alone() -> list[Any]:
         found = await collect(ds, most)
         if left := asyncio.all_tasks() - {asyncio.current_task()}:
-            _, left = await asyncio.wait(left, timeout=1)
+            _, left = await asyncio.wait(left, timeout=10)
         assert not left, f"tasks left behind: {left}"
         return found
 

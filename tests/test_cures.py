@@ -38,7 +38,7 @@ async def test_a_lock_of_another_loop_says_placement() -> None:
     await lock.acquire()
 
     async def locked(number: int) -> int:
-        async with asyncio.timeout(30), lock:
+        async with asyncio.timeout(60), lock:
             return number
 
     waiting = asyncio.create_task(lock.acquire())  # binds the lock to this loop

@@ -39,7 +39,7 @@ def test_a_debugger_stops_in_a_function_and_goes_on(placement: str, function: st
         input="p x + 100\ncontinue\n",
         capture_output=True,
         text=True,
-        timeout=50,
+        timeout=100,
         check=False,
     )
     assert done.returncode == 0, done.stderr

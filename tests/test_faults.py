@@ -105,18 +105,18 @@ def test_two_threads_that_read_one_iterator() -> None:
 
     def generate() -> Iterator[int]:
         started.set()
-        gate.wait(10)
+        gate.wait(60)
         yield 0
 
     found: list[int] = []
     elements = iter(ad.Dataset.from_generator(generate))
     thread = threading.Thread(target=lambda: found.append(next(elements)))
     thread.start()
-    assert started.wait(10)
+    assert started.wait(60)
     with pytest.raises(ad.ConcurrentUseError, match="two tasks or threads"):
         next(elements)
     gate.set()
-    thread.join(10)
+    thread.join(60)
     assert found == [0]
     assert list(elements) == []
 
@@ -188,9 +188,9 @@ def test_close_wakes_a_thread_that_waits() -> None:
 
     thread = threading.Thread(target=read)
     thread.start()
-    assert started.wait(10)
+    assert started.wait(60)
     elements.close()
-    thread.join(10)
+    thread.join(60)
     assert [type(error) for error in caught] == [ad.ClosedError]
 
 
@@ -247,13 +247,13 @@ def test_a_consumer_that_blocks_does_not_hold_the_pipeline() -> None:
 
     with ad.Dataset.range(100).map(last).prefetch(10).iterate() as elements:
         next(elements)
-        assert done.wait(10)
+        assert done.wait(60)
 
 
 def test_a_pipeline_that_blocks_does_not_hold_the_consumers_loop(run: Run) -> None:
     async def body() -> None:
         gate = threading.Event()
-        ds = ad.Dataset.range(1).map(lambda x: gate.wait(10))
+        ds = ad.Dataset.range(1).map(lambda x: gate.wait(60))
         async with ds.iterate() as elements:
             first = asyncio.create_task(anext(elements))
             await asyncio.sleep(0.01)

@@ -30,7 +30,7 @@ def test_the_debugger_stops_as_shown(tmp_path: Path) -> None:
     (tmp_path / "look.py").write_text(program)
     typed = "".join(re.findall(r"\(Pdb\) (.*\n)", session))
     run = subprocess.run(
-        [sys.executable, "look.py"], cwd=tmp_path, input=typed, capture_output=True, text=True, timeout=50, check=True
+        [sys.executable, "look.py"], cwd=tmp_path, input=typed, capture_output=True, text=True, timeout=100, check=True
     )
     shown = re.findall(r"^(?!\$|>|->|\(Pdb\)).+", session, re.MULTILINE)  # where it stops depends on the Python
     assert run.stdout.splitlines()[-len(shown) :] == [f"(Pdb) {line}" for line in shown]

@@ -53,7 +53,7 @@ def server(
 @pytest.mark.web
 def test_what_is_posted_is_in_one_shard_though_it_is_killed(tmp_path: Path) -> None:
     httpx = pytest.importorskip("httpx")
-    with httpx.Client(headers=JSON, timeout=30) as client:
+    with httpx.Client(headers=JSON, timeout=60) as client:
         for start in (0, 10):
             with server(tmp_path, "--shard-items", "4") as (url, program):
                 for number in range(start, start + 10):
@@ -71,7 +71,7 @@ def test_others_need_the_token(tmp_path: Path) -> None:
     with server(tmp_path, "--format", "tfrecord", end=signal.SIGTERM, ASYNCDATA_TOKEN="secret") as (url, _):
         for header, status in (("Bearer secret", 200), ("Bearer other", 401)):
             headers = {"Authorization": header, "Content-Type": "application/octet-stream"}
-            assert httpx.post(f"{url}/ingest", content=b"\xff", headers=headers).status_code == status
+            assert httpx.post(f"{url}/ingest", content=b"\xff", headers=headers, timeout=60).status_code == status
     assert list(ad.TFRecordDataset(sorted(map(str, tmp_path.glob("*.tfrecord"))))) == [b"\xff"]
 
 
@@ -79,7 +79,7 @@ def test_others_need_the_token(tmp_path: Path) -> None:
 def test_what_no_shard_could_hold_is_refused(tmp_path: Path) -> None:
     httpx, msgpack = pytest.importorskip("httpx"), pytest.importorskip("msgspec.msgpack")
     headers = {"Content-Type": "application/msgpack"}
-    with server(tmp_path) as (url, _), httpx.Client(headers=headers, timeout=30) as client:
+    with server(tmp_path) as (url, _), httpx.Client(headers=headers, timeout=60) as client:
         for item in (msgpack.Ext(5, b"x"), {"x": float("nan")}, {(1, 2): 3}):
             reply = client.post(f"{url}/ingest", content=msgpack.encode([0, item]))
             assert (reply.status_code, reply.json()["accepted"]) == (400, 0), reply.text

@@ -218,7 +218,7 @@ def test_interrupt(environment: dict[str, str], shards: Path) -> None:
             break
     process.send_signal(signal.SIGINT)
     try:
-        _, said = process.communicate(timeout=30)
+        _, said = process.communicate(timeout=60)
     finally:
         process.kill()
     assert process.returncode == 130

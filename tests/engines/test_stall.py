@@ -152,7 +152,7 @@ def watches() -> list[threading.Thread]:
 def no_watch() -> bool:
     """Whether no thread watches. One that has ended its work, which its owner waits for, may be there for a moment."""
     for thread in watches():
-        thread.join(10)
+        thread.join(60)
     return not watches()
 
 

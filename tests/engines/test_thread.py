@@ -77,7 +77,7 @@ def test_no_more_is_made_than_the_buffer_holds() -> None:
 
     with ad.Dataset.counter().map(count).prefetch(4).iterate() as found:
         assert next(found) == 0
-        assert full.wait(5)
+        assert full.wait(60)
         assert made == [0, 1, 2, 3, 4]
 
 

@@ -399,7 +399,7 @@ def late(monkeypatch: pytest.MonkeyPatch, cores: int, start: Callable[[WorkerPoo
     """Have worker processes started only when an event is set, in a pool that nobody else keeps."""
     event = threading.Event()
     monkeypatch.setattr(autotuned_workers, "usable_cores", lambda: cores)
-    monkeypatch.setattr(WorkerPool, "open", lambda pool: [event.wait(30), start(pool)])
+    monkeypatch.setattr(WorkerPool, "open", lambda pool: [event.wait(60), start(pool)])
     return event
 
 

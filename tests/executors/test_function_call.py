@@ -132,7 +132,7 @@ def test_jobs_that_end_at_once_are_all_counted() -> None:
         workers.submit(lambda: None)
     workers.finish()
     for thread in threads:
-        thread.join(20)
+        thread.join(60)
     assert workers.finished == 20_000
 
 
@@ -146,11 +146,11 @@ def test_workers_start_as_needed_and_end_when_told() -> None:
     gate, done = threading.Barrier(3), threading.Semaphore(0)
     workers = ThreadPool(start, 2, "test")
     for _ in range(2):
-        workers.submit(lambda: done.release() if gate.wait(5) >= 0 else None)
-    gate.wait(5)
+        workers.submit(lambda: done.release() if gate.wait(60) >= 0 else None)
+    gate.wait(60)
     workers.submit(done.release)
-    assert all(done.acquire(timeout=5) for _ in range(3))
+    assert all(done.acquire(timeout=60) for _ in range(3))
     workers.stop()
     for thread in started:
-        thread.join(5)
+        thread.join(60)
     assert [thread.is_alive() for thread in started] == [False, False]

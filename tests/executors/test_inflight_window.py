@@ -222,7 +222,7 @@ def test_what_is_done_of_a_group_is_there_before_a_slow_element(calls: int, dete
 
     def slow(number: int) -> int:
         if number == 4000:
-            assert come.wait(30), "the elements before it have not come"
+            assert come.wait(60), "the elements before it have not come"
         return number
 
     ds = ad.Dataset.range(5000).map(slow, calls, deterministic=deterministic)

@@ -173,4 +173,4 @@ def test_a_reader_that_is_let_in_and_told_to_end_at_once_lets_the_next_one_in() 
         await third
         assert gate.inside == 1
 
-    asyncio.run(asyncio.wait_for(body(), 10))
+    asyncio.run(asyncio.wait_for(body(), 60))

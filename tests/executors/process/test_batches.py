@@ -211,7 +211,7 @@ def test_a_slow_source_is_not_waited_for() -> None:
 
     def source() -> Iterator[int]:
         yield from range(4 * SIZE + 3)
-        assert more.wait(30)
+        assert more.wait(60)
         yield from range(4 * SIZE + 3, 8 * SIZE)
 
     def noted(number: int) -> np.ndarray:

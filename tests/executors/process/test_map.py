@@ -483,7 +483,7 @@ def test_an_executor_may_end_a_call_while_it_is_asked_for_another() -> None:
                 future, call = self.asked[0]
                 ends = threading.Thread(target=lambda: future.set_result(call()), daemon=True)
                 ends.start()
-                ends.join(30)
+                ends.join(60)
                 assert not ends.is_alive()
             return super().submit(fn, *args, **kwargs)
 
