@@ -43,6 +43,8 @@ class NatsReader(QueueReader[int]):
         self.connection: Any = None
         self.jetstream: Any = None
         self.subscription: Any = None
+        self.taken = 0
+        """How many messages of its own consumer it has."""
 
     def transient_errors(self) -> tuple[type[Exception], ...]:
         errors = require("nats.errors", "from_nats", EXTRA)
@@ -67,7 +69,11 @@ class NatsReader(QueueReader[int]):
             self.check_held(first, last)
         else:
             self.offset = last if self.source.start == "new" else max(0, first - 1)
-        consumer = await self.consumer()
+        await self.subscribe()
+
+    async def subscribe(self) -> None:
+        """Ask for the messages from the next one on, or for those of the durable consumer."""
+        consumer, self.taken = await self.consumer(), 0
         self.subscription = await self.jetstream.pull_subscribe_bind(consumer=consumer, stream=self.source.stream)
 
     async def held_numbers(self) -> tuple[int, int]:
@@ -112,22 +118,51 @@ class NatsReader(QueueReader[int]):
         return (await self.jetstream.add_consumer(stream, config)).name
 
     async def receive(self) -> list[Message[int]]:
-        no_messages = require("nats.errors", "from_nats", EXTRA).TimeoutError
-        if not self.source.follow and not (await self.subscription.consumer_info()).num_pending:
-            return []
+        errors = require("nats.js.errors", "from_nats", EXTRA)
         try:
-            found: list[Any] = await self.subscription.fetch(MESSAGES, WAIT_SECONDS)
-        except no_messages:
-            await self.connection.flush()  # raises if there is no connection
-            return []
-        offsets = [message.metadata.sequence.stream for message in found]
+            return await self.fetched()
+        except (errors.NotFoundError, errors.ServiceUnavailableError):
+            if self.source.durable is not None:
+                raise
+            old, self.subscription = self.subscription, None
+            await old.unsubscribe()
+            await self.subscribe()  # a server removes a consumer that has requested nothing for seconds
+            return await self.fetched()
+
+    async def fetched(self) -> list[Message[int]]:
+        """Return the messages that the consumer has now, or those that come within `WAIT_SECONDS`."""
+        no_messages = require("nats.errors", "from_nats", EXTRA).TimeoutError
+        while self.source.follow or not await self.all_taken():
+            try:
+                found: list[Any] = await self.subscription.fetch(MESSAGES, WAIT_SECONDS)
+            except no_messages:
+                await self.connection.flush()  # raises if there is no connection
+                if self.source.follow:
+                    break
+                continue  # the server is slow
+            return await self.accepted(found)
+        return []
+
+    async def all_taken(self) -> bool:
+        """Return whether the consumer has no more messages, on the server or on their way."""
+        told = await self.subscription.consumer_info()
+        if told.num_pending:
+            return False
+        if self.source.durable is not None:
+            return not self.subscription.pending_msgs
+        return bool(told.delivered.consumer_seq == self.taken)
+
+    async def accepted(self, found: Sequence[Any]) -> list[Message[int]]:
+        """Return what has come, when it is known to be complete, or is acknowledged."""
+        numbers = [message.metadata.sequence for message in found]
         if self.source.durable is None:
-            await self.check_complete(offsets)
+            self.taken = numbers[-1].consumer
+            await self.check_complete([number.stream for number in numbers])
         else:
             for message in found:
                 await message.ack()
             await self.connection.flush()
-        return [(offset, message.data) for offset, message in zip(offsets, found, strict=True)]
+        return [(number.stream, message.data) for number, message in zip(numbers, found, strict=True)]
 
     async def check_complete(self, offsets: Sequence[int]) -> None:
         """Raise if messages were removed before they were read; messages of other subjects are missing too."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import signal
 import threading
 from collections.abc import Iterator
 from itertools import count
@@ -251,6 +253,51 @@ def test_a_subject_of_nats(tmp_path: Path) -> None:
         queue.send(range(40))
         assert list(queue.read(subject="numbers.1")) == [*range(1, 40, 2)]
         check_resumes(lambda: queue.read(subject="numbers.1"))
+
+
+def test_a_consumer_that_nats_removes_while_nobody_reads_is_made_again(tmp_path: Path) -> None:
+    """As a server does after five seconds without a request."""
+
+    async def remove(stream: Any) -> None:
+        for consumer in await stream.consumers_info("numbers"):
+            await stream.delete_consumer("numbers", consumer.name)
+
+    with nats_server(tmp_path) as server:
+        queue = NatsQueue(server)
+        queue.send(range(2500))
+        for follow in (False, True):
+            with queue.read(follow=follow).prefetch(1).iterate() as numbers:
+                found = [next(numbers)]
+                queue.run(remove)
+                found += [next(numbers) for _ in range(2499)]
+            assert found == [*range(2500)]
+
+
+def test_a_server_of_nats_that_is_slow_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It answers the first request when that is no longer waited for; its messages come later."""
+    monkeypatch.setattr("asyncdata.web.nats_stream.WAIT_SECONDS", 0.1)
+    subscription = nats.js.JetStreamContext.PullSubscription
+    fetch, given_up = subscription.fetch, list[str]()
+
+    async def slowed(self: Any, *arguments: Any) -> Any:
+        if given_up:
+            return await fetch(self, *arguments)
+        server.process.send_signal(signal.SIGSTOP)
+        os.waitpid(server.process.pid, os.WUNTRACED)
+        try:
+            return await fetch(self, *arguments)
+        except nats.errors.TimeoutError:
+            given_up.append("the first")
+            raise
+        finally:
+            server.process.send_signal(signal.SIGCONT)
+
+    monkeypatch.setattr(subscription, "fetch", slowed)
+    with nats_server(tmp_path) as server:
+        queue = NatsQueue(server)
+        queue.send(range(30))
+        assert list(queue.read()) == [*range(30)]
+    assert given_up
 
 
 def test_a_state_is_of_one_queue(queue: Queue) -> None:
