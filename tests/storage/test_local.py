@@ -52,8 +52,10 @@ class Inline:
         self.in_thread = in_thread
 
 
-def descriptors() -> int:
-    return len(os.listdir("/proc/self/fd"))
+def descriptors(path: str) -> int:
+    """How many descriptors of a file, or of what is in a folder, are open; those of other files may come and go."""
+    there = [os.path.realpath(f"/proc/self/fd/{fd}") for fd in os.listdir("/proc/self/fd")]
+    return sum(one == path or one.startswith(f"{path}/") for one in there)
 
 
 needs_proc = pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="counts descriptors in /proc")
@@ -146,35 +148,31 @@ class TestStream:
 @needs_proc
 class TestDescriptors:
     async def test_closed_at_the_end(self, path: str, cache: str) -> None:
-        before = descriptors()
         await pieces(path)
-        assert descriptors() == before
+        assert descriptors(path) == 0
 
     async def test_closed_when_left_early(self, path: str, cache: str) -> None:
-        await pieces(path)  # opens what asyncio's threads need
-        before = descriptors()
         stream = store.stream(path, block_bytes=10)
         await anext(stream)
-        assert descriptors() == before + 1
+        assert descriptors(path) == 1
         await stream.aclose()
-        assert descriptors() == before
+        assert descriptors(path) == 0
 
     async def test_closed_without_awaiting(self, path: str) -> None:
         async def in_thread(work: Callable[[], Any]) -> Any:
             return work()
 
-        before = descriptors()
         stream = store.stream(path, block_bytes=10, runner=Inline(in_thread))
         await anext(stream)
+        assert descriptors(path) == 1
         with pytest.raises(StopIteration):
             stream.aclose().send(None)
-        assert descriptors() == before
+        assert descriptors(path) == 0
 
     async def test_missing_file_opens_nothing(self, tmp_path: Path) -> None:
-        before = descriptors()
         with pytest.raises(FileNotFoundError):
             await pieces(str(tmp_path / "missing"), runner=Inline(inline))
-        assert descriptors() == before
+        assert descriptors(str(tmp_path)) == 0
 
     @pytest.mark.parametrize("started", [False, True], ids=["before the read starts", "while it reads"])
     async def test_cancelled_while_a_thread_reads(
@@ -186,14 +184,14 @@ class TestDescriptors:
 
         def held(fd: int) -> os.stat_result:
             entered.set()
-            assert go.wait(10)
+            assert go.wait(120)
             return real(fd)
 
         async def in_thread(work: Callable[[], Any]) -> Any:
             def job() -> None:
                 if not started:
                     entered.set()
-                    assert go.wait(10)
+                    assert go.wait(120)
                 work()
 
             threads.append(threading.Thread(target=job))
@@ -202,18 +200,14 @@ class TestDescriptors:
 
         monkeypatch.setattr("asyncdata.storage.local.os.fstat", held)
         task = asyncio.ensure_future(pieces(path, runner=Inline(in_thread)))
-        await asyncio.to_thread(entered.wait, 10)
+        await asyncio.to_thread(entered.wait, 120)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        assert is_open(path) == started
+        assert descriptors(path) == started
         go.set()
         await asyncio.to_thread(threads[0].join)
-        assert not is_open(path)
-
-
-def is_open(path: str) -> bool:
-    return any(os.path.realpath(f"/proc/self/fd/{fd}") == path for fd in os.listdir("/proc/self/fd"))
+        assert descriptors(path) == 0
 
 
 def inline(work: Callable[[], Any]) -> Awaitable[Any]:
