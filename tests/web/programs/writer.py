@@ -22,7 +22,8 @@ async def main(folder: str, notes: str) -> None:
         left = [number for number in range(400) if str(number) not in done]
         for start in range(0, len(left), 8):
             await asyncio.gather(*map(send, left[start : start + 8]))
-        channel.end()
+        if not channel.closed:  # it may have been killed after that
+            channel.end()
 
 
 if __name__ == "__main__":
