@@ -225,7 +225,7 @@ def on_fake(seed: int = 0, faults: Faults | None = None) -> Iterator[list[FakeTr
         yield made
 
 
-def until(condition: Any, seconds: float = 10.0) -> bool:
+def until(condition: Any, seconds: float = 120.0) -> bool:
     """Whether something becomes true that another thread does, and does not tell."""
     gate = threading.Event()
     for _ in range(int(seconds / 0.01)):

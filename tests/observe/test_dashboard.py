@@ -36,7 +36,7 @@ def fails_on_three(x: int) -> int:
 def told(url: str, enough: Callable[[str], bool]) -> str:
     """What the page is told, as soon as that is enough."""
     page = ""
-    with urllib.request.urlopen(f"{url}events", timeout=30) as events:
+    with urllib.request.urlopen(f"{url}events", timeout=120) as events:
         for line in islice(events, 120):
             if line.startswith(b"data: ") and enough(page := json.loads(line[6:])):
                 return page
@@ -113,7 +113,7 @@ def test_a_page_elsewhere_whose_name_leads_here_is_refused(path: str) -> None:
     with ad.observe.dashboard() as page:
         request = urllib.request.Request(page.url + path, headers={"Host": "elsewhere.example"})
         with pytest.raises(urllib.error.HTTPError) as refused:
-            urllib.request.urlopen(request, timeout=30)
+            urllib.request.urlopen(request, timeout=120)
         with refused.value as reply:
             assert reply.code == 403
 
@@ -124,15 +124,15 @@ import os, urllib.request, warnings
 import asyncdata as ad
 warnings.simplefilter("ignore")
 with ad.observe.dashboard() as page:
-    urllib.request.urlopen(page.url, timeout=30).close()
+    urllib.request.urlopen(page.url, timeout=120).close()
     child = os.fork()
     if child == 0:
         with ad.observe.dashboard() as own:
             assert own.url != page.url
-            urllib.request.urlopen(own.url, timeout=30).close()
+            urllib.request.urlopen(own.url, timeout=120).close()
         os._exit(7)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
-    urllib.request.urlopen(page.url, timeout=30).close()
+    urllib.request.urlopen(page.url, timeout=120).close()
 """
     subprocess.run([sys.executable, "-c", program], check=True, timeout=120)
 
@@ -154,7 +154,7 @@ def browser_page(chromium: str) -> Iterator[Any]:
     """A page of a browser that complains of nothing, and asks nobody but this machine."""
     api = pytest.importorskip("playwright.sync_api")
     with api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"], timeout=300_000)
+        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"], timeout=1200_000)
         page = browser.new_page(viewport={"width": 1280, "height": 900})
         page.set_default_timeout(60_000)
         complaints: list[str] = []

@@ -153,7 +153,7 @@ def test_the_example_of_pictures() -> None:
     path = Path(__file__).resolve().parents[2] / "examples" / "storage" / "jpegs_in_s3.py"
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run(
-        [sys.executable, path], env=environment, capture_output=True, text=True, timeout=120, check=False
+        [sys.executable, path], env=environment, capture_output=True, text=True, timeout=170, check=False
     )
     assert done.returncode == 0, done.stderr  # which may say that the machine was too busy for its event loop
     assert done.stdout.splitlines() == [
@@ -224,7 +224,7 @@ def test_nothing_is_seen_of_an_upload_whose_process_was_killed(bucket: Bucket) -
     names = [f"{bucket.url}/written/{place:05}.tfrecord" for place in range(2)]
     assert list(ad.Dataset.list_files(pattern, storage_options=bucket.options)) == names[:1]
     first = bucket.client.head_object(Bucket="tests", Key=f"{bucket.folder}/written/00000.tfrecord")
-    subprocess.run(command, env=environment, stdin=subprocess.DEVNULL, check=True, capture_output=True, timeout=60)
+    subprocess.run(command, env=environment, stdin=subprocess.DEVNULL, check=True, capture_output=True, timeout=170)
     assert list(ad.Dataset.list_files(pattern, shuffle=False, storage_options=bucket.options)) == names
     read = ad.TFRecordDataset(names, storage_options=bucket.options).enumerate()
     assert sum(one == b"%07d" % place * 300_000 for place, one in read) == 40

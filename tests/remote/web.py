@@ -51,7 +51,7 @@ class Web:
             return sum(one.path == f"/{path}" for one in self.requests) >= count
 
         with self.lock:
-            return self.lock.wait_for(asked, 30)
+            return self.lock.wait_for(asked, 120)
 
     def of(self, method: str) -> list[Request]:
         return [request for request in self.requests if request.method == method]
@@ -120,11 +120,11 @@ class Handler(BaseHTTPRequestHandler):
             self.connection.shutdown(socket.SHUT_RDWR)
             self.close_connection = True
             return
-        pieces = {"slow": 2, "trickle": 10}.get(fault or "", 1)
+        pieces = {"slow": 2, "trickle": 30}.get(fault or "", 1)
         ends = [start + (stop - start) * piece // pieces for piece in range(pieces + 1)]
         for begin, end in pairwise(ends):
             if begin > start:
-                self.web.slow.wait(30 if fault == "slow" else 0.1)
+                self.web.slow.wait(30 if fault == "slow" else 0.2)
             self.wfile.write(content[begin:end])
 
 

@@ -252,7 +252,7 @@ def test_quick_items_come_in_groups_and_none_waits_for_the_next(ending: str, mon
             os.sched_yield()
             yield number
             if number % 100 == 99:
-                assert seen.acquire(timeout=30)  # the consumer has all that came so far
+                assert seen.acquire(timeout=120)  # the consumer has all that came so far
         if ending == "failure":
             raise Boom(2000)
 
@@ -279,7 +279,7 @@ def test_quick_items_of_the_consumers_loop_come_in_groups_and_none_waits_for_the
             for number in range(2000):
                 yield number
                 if number % 100 == 99:
-                    await asyncio.wait_for(self.seen.wait(), 30)
+                    await asyncio.wait_for(self.seen.wait(), 120)
                     self.seen.clear()
 
     async def body() -> list[int]:

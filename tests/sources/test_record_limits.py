@@ -238,7 +238,7 @@ def test_memory_is_bounded(tmp_path: Path) -> None:
         cwd=Path(__file__).parents[2],
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=170,
         check=False,
     )
     assert run.returncode == 0, run.stderr
@@ -283,9 +283,9 @@ def test_a_thread_that_reads_a_file_without_records_ends(
 
     thread = threading.Thread(target=read)
     thread.start()
-    assert reading.wait(10)
+    assert reading.wait(120)
     elements.close()
-    thread.join(10)
+    thread.join(120)
     assert [type(error) for error in ended] == [ad.ClosedError]
 
 

@@ -190,7 +190,7 @@ def test_rows_that_are_here_do_not_wait_for_one_that_is_long_in_coming() -> None
 
         def before(number: int, last: int = last, seen: threading.Event = seen, waited: list[bool] = waited) -> None:
             if number == last + 1:
-                waited.append(seen.wait(5))
+                waited.append(seen.wait(120))
 
         with SqlDataset(lambda _, before=before: Odd(1000, before), "", "", (int,)).prefetch(900).iterate() as found:
             assert [next(found)[0] for _ in range(last + 1)] == [*range(last + 1)]
@@ -234,13 +234,13 @@ async def test_rows_that_are_put_into_columns_when_they_are_to_be_taken_are_wait
     def before(number: int) -> None:
         if number == 12:
             stuck.set()
-            go_on.wait(5)
+            go_on.wait(120)
 
     class Watching(RowBuffer):
         def take(self, limit: int) -> Any:
             if not self.parts:
                 go_on.set()
-                laying.wait(5)
+                laying.wait(120)
             found = super().take(limit)
             taken.append(len(found))
             if not found:
@@ -250,7 +250,7 @@ async def test_rows_that_are_put_into_columns_when_they_are_to_be_taken_are_wait
     def columns(rows: list[Any]) -> ColumnBatch:
         if go_on.is_set():
             laying.set()
-            looked.wait(5)
+            looked.wait(120)
         return ColumnBatch.ints(rows)
 
     scope: Any = FakeScope()
@@ -259,7 +259,7 @@ async def test_rows_that_are_put_into_columns_when_they_are_to_be_taken_are_wait
     pump.pace.group, pump.pace.target = 8, 1e6  # then sixteen
     pump.ordered = 24
     pump.order(24)
-    stuck.wait(5)
+    stuck.wait(120)
     found: list[Any] = []
     while len(found) < 24:
         items = await pump.pull(24)

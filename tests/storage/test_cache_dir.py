@@ -242,7 +242,7 @@ def test_the_cache_is_usable_after_a_crash(server: Web, tmp_path: Path) -> None:
     url, made = lines(server, "a.txt", 50_000)
     command = [sys.executable, "-c", KILLED, url, str(tmp_path)]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=170, check=False)
     assert done.returncode == -signal.SIGKILL, done.stderr
     assert list((tmp_path / module.FOLDER).glob("*.partial"))
     assert list(ad.TextLineDataset(url, cache_dir=tmp_path)) == made
@@ -266,7 +266,7 @@ def test_processes_share_a_folder(server: Web, tmp_path: Path) -> None:
     processes = [context.Process(target=read_in_child, args=(url, folder, out)) for _ in range(2)]
     for process in processes:
         process.start()
-    assert [out.get(timeout=60) for _ in range(10)] == [sum(map(len, made))] * 10
+    assert [out.get(timeout=170) for _ in range(10)] == [sum(map(len, made))] * 10
     for process in processes:
         process.join()
     got = sum(request.stop - request.start for request in server.requests)

@@ -33,7 +33,7 @@ def served(app: Any, **how: Any) -> Iterator[str]:
     thread = threading.Thread(target=server.run)
     thread.start()
     try:
-        assert server.there.wait(30)
+        assert server.there.wait(120)
         yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
     finally:
         server.should_exit = True

@@ -28,7 +28,7 @@ BYTES = {"Content-Type": "application/octet-stream"}
 
 @contextmanager
 def client_of(app: Any) -> Iterator[Any]:
-    with served(app) as url, httpx.Client(base_url=url, timeout=30) as client:
+    with served(app) as url, httpx.Client(base_url=url, timeout=120) as client:
         yield client
 
 
@@ -70,7 +70,7 @@ def test_a_consumer_starts_and_drains_with_the_application(is_async: bool) -> No
     go = threading.Event()
 
     def train(batches: Any) -> None:
-        go.wait(30)
+        go.wait(120)
         for batch in batches:
             found.extend(batch.tolist())
 
@@ -105,7 +105,7 @@ def test_a_consumer_of_a_durable_channel_ends_at_once_and_goes_on_later(tmp_path
         with client_of(ingest_app(channel, consumer=consumer)) as client:
             for number in range(start, start + 5):
                 assert client.post("/ingest", content=b"%d" % number, headers=BYTES).is_success
-            assert all(some.acquire(timeout=30) for _ in range(4))
+            assert all(some.acquire(timeout=120) for _ in range(4))
     rest = list(ad.Dataset.from_channel(tmp_path, follow=False).iterate(state=saved[0]))
     assert found + rest == [b"%d" % number for number in range(10)]
 
@@ -152,7 +152,7 @@ def test_a_consumer_that_takes_too_long_is_left(caplog: pytest.LogCaptureFixture
     async def serve() -> None:
         async with Consumer(ad.Dataset.from_channel(channel), slow, drain_seconds=0.05), channel:
             await channel.send(range(1000))
-            await asyncio.to_thread(entered.wait, 30)
+            await asyncio.to_thread(entered.wait, 120)
 
     asyncio.run(serve())
     assert channel.stats()["items"] < 1000

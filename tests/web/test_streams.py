@@ -39,7 +39,7 @@ def running(start: Callable[[], Awaitable[Any]]) -> Iterator[int]:
     loops: list[Any] = []
     thread = threading.Thread(target=asyncio.run, args=(body(),))
     thread.start()
-    assert ready.wait(30)
+    assert ready.wait(120)
     try:
         yield port[0]
     finally:
@@ -196,17 +196,18 @@ def test_lines_that_break_off_are_an_error_and_have_no_states() -> None:
 
 
 def test_a_connection_that_says_nothing_is_made_again() -> None:
+    """Two seconds count as nothing here: a busy machine may let the server wait for a part of one."""
     asked: list[str] = []
     quiet = threading.Event()
 
     async def answer(headers: dict[str, str], writer: asyncio.StreamWriter) -> None:
         asked.append(headers.get("last-event-id", ""))
-        writer.write(head("text/event-stream") + b"retry: 1\n\n" + events([len(asked)]))
+        writer.write(head("text/event-stream") + b"retry: 1\n\n" + events([int(asked[-1] or 0) + 1]))
         await writer.drain()
-        if len(asked) == 1:
-            await asyncio.to_thread(quiet.wait, 30)
+        if not asked[-1]:
+            await asyncio.to_thread(quiet.wait, 60)
 
-    with http(answer) as url, ad.Dataset.from_http_stream(url, idle_seconds=0.1).iterate() as items:
+    with http(answer) as url, ad.Dataset.from_http_stream(url, idle_seconds=2).iterate() as items:
         assert [next(items), next(items)] == [1, 2]
         quiet.set()
     assert asked[:2] == ["", "1"]
@@ -220,7 +221,7 @@ def test_giving_up(caplog: pytest.LogCaptureFixture) -> None:
         if len(asked) == 1:
             writer.write(head("text/event-stream") + b"retry: 10\n\n" + events([1]))
 
-    with http(answer) as url, ad.Dataset.from_http_stream(url, give_up_seconds=0.2).iterate() as items:
+    with http(answer) as url, ad.Dataset.from_http_stream(url, give_up_seconds=2).iterate() as items:
         assert next(items) == 1
         with pytest.raises(ConnectionError):
             next(items)

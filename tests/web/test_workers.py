@@ -39,8 +39,9 @@ def test_each_worker_takes_a_folder(tmp_path: Path) -> None:
 @pytest.mark.web
 def test_workers_of_a_server_and_one_trainer(tmp_path: Path) -> None:
     spool = tmp_path / "spool"
+    command = [sys.executable, "-m", "uvicorn", "tests.web.programs.service:app", "--port", "0", "--workers", "2"]
     server = subprocess.Popen(
-        [sys.executable, "-m", "uvicorn", "tests.web.programs.service:app", "--port", "0", "--workers", "2"],
+        [*command, "--timeout-worker-healthcheck", "120"],
         stderr=subprocess.PIPE,
         text=True,
         env={**os.environ, "SPOOL": str(spool), "PYTHONPATH": os.getcwd()},
@@ -54,7 +55,7 @@ def test_workers_of_a_server_and_one_trainer(tmp_path: Path) -> None:
             url = url or "".join(re.findall(r"http://127.0.0.1:\d+", line))
             started += "Application startup complete" in line
         told = {"Content-Type": "application/json", "Connection": "close"}  # so that any of them may have the next
-        with httpx.Client(base_url=url, headers=told) as client:
+        with httpx.Client(base_url=url, headers=told, timeout=60) as client:
             for number in range(60):
                 assert client.post("/ingest", content=b"%d" % number).json() == {"accepted": 1}
         server.terminate()
