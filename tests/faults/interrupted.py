@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
+from functools import partial
 
 import asyncdata as ad
 from asyncdata.testing import leaves_nothing
@@ -13,9 +14,12 @@ where, placement = sys.argv[1:]
 
 
 async def hang_after_first(x: int) -> int:
-    """Return for the first element, say that the second is waited for, and never return."""
+    """Return for the first element, say that the second is waited for, and never return.
+
+    Who reads that may have this core next: it is not said here, where it would look as if this blocked the loop.
+    """
     if x > 0:
-        print("waiting", flush=True)
+        asyncio.get_running_loop().call_soon(partial(print, "waiting", flush=True))
         await asyncio.Event().wait()
     return x
 
