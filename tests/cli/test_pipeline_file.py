@@ -52,7 +52,7 @@ def leave_the_path_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_doctor_names_the_step_and_the_cure(pipeline: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["doctor", f"{pipeline}:ds", "--seconds", "2"]) == 0
+    assert main(["doctor", f"{pipeline}:ds", "--seconds", "60"]) == 0
     told = capsys.readouterr().out
     assert re.search(r"map\(fetch.* 200 ", told)
     assert "keeps 2 threads busy" in told
