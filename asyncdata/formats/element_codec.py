@@ -273,6 +273,8 @@ class ElementReader:
 
     def kind(self) -> Any:
         module, name = self.take(), self.take()
+        if type(module) is not str or type(name) is not str:
+            raise ValueError("a class needs its module and its name")
         kind = found(module, name)
         if kind is None:
             raise StructureError(f"the element is a {module}.{name}, which is not imported here: import {module} first")

@@ -59,7 +59,7 @@ class LocalStore:
         A backslash escapes a special character, except where backslashes separate folders. `[^a]` is `[!a]`, any
         character but `a`.
         """
-        found = sorted(glob.glob(SPECIAL.sub(glob_syntax, pattern), recursive=True))
+        found = sorted(filter(is_path, glob.glob(SPECIAL.sub(glob_syntax, pattern), recursive=True)))
         return map(Entry, [path for path in found if path > after] if after else found)
 
     def open(self, path: str) -> RandomFile:
@@ -141,6 +141,11 @@ def read_part(path: str, start: int, length: int | None) -> bytes:
     with io.FileIO(path) as file:
         file.seek(start)
         return file.read() if length is None else file.read(length)
+
+
+def is_path(found: str) -> bool:
+    """Return whether something that `glob` gives is there: before Python 3.13 it gives `file/` for `file/**`."""
+    return not found.endswith(os.sep) or os.path.isdir(found)
 
 
 def glob_syntax(found: re.Match[str]) -> str:

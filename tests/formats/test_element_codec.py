@@ -169,6 +169,14 @@ def test_what_is_no_element_is_an_error_and_nothing_else(data: bytes, place: int
         assert same(decode_element(encode_element(found)), found)  # by chance it is an element, and whole
 
 
+def test_a_class_whose_name_is_no_text_is_an_error() -> None:
+    whole = encode_element(Point(1.0, None))
+    broken = whole.replace(encode_element("Point"), encode_element(True))
+    assert broken != whole
+    with pytest.raises(ad.DataLossError):
+        decode_element(broken)
+
+
 def test_a_pickle_is_no_element() -> None:
     with pytest.raises(ad.DataLossError):
         decode_element(pickle.dumps(Fraction(1, 2)))

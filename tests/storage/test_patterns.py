@@ -78,3 +78,8 @@ def test_the_same_files_are_found(tree: Path, pattern: str) -> None:
     matcher = Pattern(pattern)
     assert [name for name in sorted(NAMES) if matcher.matches(name)] == files, pattern
     assert all(name.startswith(matcher.prefix) for name in files)
+
+
+def test_what_is_below_a_file_is_nothing(tree: Path) -> None:
+    """Before Python 3.13 the module `glob` gives the file with a slash."""
+    assert [entry.path for entry in LocalStore().list(f"{tree}/a/**")] == []
