@@ -110,14 +110,7 @@ class SeenElements(Step):
         return min(self.past, 1024) or want
 
     def feed(self, block: Block) -> Block:
-        if block.failed or ("torch" in sys.modules and any(map(has_tensors, block.items))):
-            items, places = self.one_by_one(block)
-        else:
-            try:
-                places = self.new(block.items)
-                items = [block.items[place] for place in places]
-            except Exception:  # some cannot be in a set as they are, or not be compared
-                items, places = self.one_by_one(block)
+        items, places = self.at_once(block) or self.one_by_one(block)
         before, past, given = self.count, self.past, len(self.given)
         self.count += len(block)
         self.past = max(0, past - len(block))
@@ -127,6 +120,18 @@ class SeenElements(Step):
         found = UniqueTickets(block.tickets, places, before, None if self.by_place else (self.given, given))
         late = bisect_left(places, past)
         return Block(items, found, Failure in set(map(type, items))).part(late, len(items))
+
+    def at_once(self, block: Block) -> tuple[list[Any], list[int]] | None:
+        """Do as `one_by_one`, without a loop; return `None`, having remembered nothing, where that cannot be done."""
+        if block.failed:
+            return None
+        try:
+            if "torch" in sys.modules and any(map(has_tensors, block.items)):
+                return None
+            places = self.new(block.items)
+        except Exception:  # some cannot be in a set as they are, or not be read or compared
+            return None
+        return [block.items[place] for place in places], places
 
     def new(self, items: Sequence[Any]) -> list[int]:
         """Return where elements are that have not come before, and remember them; all at once, without a loop."""

@@ -229,6 +229,16 @@ def test_what_fails_is_in_its_place_and_all_others_in_theirs(name: str) -> None:
             assert places(make(source(kind))) in expected, f"{name}, way {way}, {kind.__name__}"
 
 
+@pytest.mark.torch
+@pytest.mark.parametrize("name", TABLE)
+def test_the_same_where_pytorch_is_imported(name: str) -> None:
+    """Steps look for tensors in elements then."""
+    pytest.importorskip("torch")
+    test_a_hostile_element_ends_no_pipeline(name)
+    if name in EXACT or name in EITHER:
+        test_what_fails_is_in_its_place_and_all_others_in_theirs(name)
+
+
 def places(ds: ad.Dataset[Any]) -> str:
     """Return what is in each place of a dataset."""
     with ds.iterate() as elements:
