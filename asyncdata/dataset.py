@@ -331,9 +331,10 @@ class Dataset(Transformations[T]):
         An item is the JSON of an event's data, or of a line, as an object; or what `decode` makes of its bytes. One
         that is not JSON is an error in its place. If a connection for events breaks, or is silent for `idle_seconds`,
         it connects again with the id of the last event: a server that knows ids then sends each event once. It gives up
-        `give_up_seconds` after the last event. A state resumes after such an id; one that was saved before the first id
-        is a `ResumeError`. NDJSON ends with its body. If the body breaks off, that is a `ConnectionError`; it cannot
-        resume from a state. `headers` are sent with each request. Needs `pip install 'asyncdata[web]'`.
+        if no event comes within `give_up_seconds` after that. A state resumes after such an id; one that was saved
+        before the first id is a `ResumeError`. NDJSON ends with its body. If the body breaks off, that is a
+        `ConnectionError`; it cannot resume from a state. `headers` are sent with each request. Needs
+        `pip install 'asyncdata[web]'`.
 
         >>> import asyncdata as ad
         >>> changes = ad.Dataset.from_http_stream("https://stream.example/changes", headers={"Authorization": "..."})
@@ -352,7 +353,7 @@ class Dataset(Transformations[T]):
         """The messages of a WebSocket, in order, until the server closes it.
 
         An item is the JSON of a text message as an object, or a binary message as it is; or what `decode` makes of the
-        bytes of either. If the connection breaks it connects again, until `give_up_seconds` after the last message.
+        bytes of either. If the connection breaks it connects again, for `give_up_seconds` without a message.
         What the server sends meanwhile is lost unless it is asked for: `subscribe` is sent first on each connection, a
         message or a function that makes one from the last item (`None` before the first). It does not resume from a
         state. Needs `pip install 'asyncdata[web]'`.
@@ -385,7 +386,7 @@ class Dataset(Transformations[T]):
         ahead when it was left or killed are lost. A consumer that was killed before it acknowledged its entries gets
         these first when it returns under the same name.
 
-        A connection that breaks is made again until `give_up_seconds` after the last reply. Needs
+        A connection that breaks is made again, for `give_up_seconds` without a reply. Needs
         `pip install 'asyncdata[redis]'`.
 
         >>> import asyncdata as ad
@@ -415,7 +416,7 @@ class Dataset(Transformations[T]):
         all its readers. Each is given once and acknowledged when it is read. There are no states: messages that a
         pipeline had read ahead when it was left or killed are lost.
 
-        A connection that breaks is made again until `give_up_seconds` after the last reply. Needs
+        A connection that breaks is made again, for `give_up_seconds` without a reply. Needs
         `pip install 'asyncdata[nats]'`.
 
         >>> import asyncdata as ad

@@ -17,7 +17,7 @@ log = logging.getLogger("asyncdata")
 
 @final
 class Reconnecting:
-    """Waits longer after each attempt, until `give_up_seconds` have passed since the last item.
+    """Waits longer after each attempt, until `give_up_seconds` have passed without an item since the connection broke.
 
     A stream that has never sent anything is not tried again: its address may be wrong.
     """
@@ -27,17 +27,20 @@ class Reconnecting:
         self.seconds = give_up_seconds
         self.first = FIRST_SECONDS
         self.attempts = 0
-        self.came: float | None = None
-        """The time of the last item, by the loop's clock."""
+        self.has_sent = False
+        self.broke: float | None = None
+        """When it broke for the first time since the last item, by the loop's clock."""
 
     def received(self) -> None:
         """Record that something came."""
-        self.came, self.attempts = asyncio.get_running_loop().time(), 0
+        self.has_sent, self.broke, self.attempts = True, None, 0
 
     async def wait(self, error: Exception) -> None:
         """Wait before the next attempt; raise `error` if there is to be none."""
         wait = min(LONGEST_SECONDS, self.first * 2**self.attempts) * random.uniform(0.5, 1)
-        if self.came is None or asyncio.get_running_loop().time() + wait > self.came + self.seconds:
+        now = asyncio.get_running_loop().time()
+        self.broke = now if self.broke is None else self.broke
+        if not self.has_sent or now + wait > self.broke + self.seconds:
             raise error
         if not self.attempts:
             log.warning("%s: the connection broke (%s); reconnecting", self.what, error)
