@@ -353,10 +353,10 @@ class Dataset(Transformations[T]):
         """The messages of a WebSocket, in order, until the server closes it.
 
         An item is the JSON of a text message as an object, or a binary message as it is; or what `decode` makes of the
-        bytes of either. If the connection breaks it connects again, for `give_up_seconds` without a message.
-        What the server sends meanwhile is lost unless it is asked for: `subscribe` is sent first on each connection, a
-        message or a function that makes one from the last item (`None` before the first). It does not resume from a
-        state. Needs `pip install 'asyncdata[web]'`.
+        bytes of either. If the connection breaks it connects again; it gives up if no message comes within
+        `give_up_seconds` after that. What the server sends meanwhile is lost unless it is asked for: `subscribe` is
+        sent first on each connection, a message or a function that makes one from the last item (`None` before the
+        first). It does not resume from a state. Needs `pip install 'asyncdata[web]'`.
 
         >>> import asyncdata as ad
         >>> trades = ad.Dataset.from_websocket("wss://feed.example/trades", subscribe='{"channel": "trades"}')
@@ -386,8 +386,8 @@ class Dataset(Transformations[T]):
         ahead when it was left or killed are lost. A consumer that was killed before it acknowledged its entries gets
         these first when it returns under the same name.
 
-        A connection that breaks is made again, for `give_up_seconds` without a reply. Needs
-        `pip install 'asyncdata[redis]'`.
+        If the connection breaks it connects again; it gives up if no reply comes within `give_up_seconds` after that.
+        Needs `pip install 'asyncdata[redis]'`.
 
         >>> import asyncdata as ad
         >>> samples = ad.Dataset.from_redis_stream("redis://localhost:6379/0", "samples")
@@ -416,8 +416,8 @@ class Dataset(Transformations[T]):
         all its readers. Each is given once and acknowledged when it is read. There are no states: messages that a
         pipeline had read ahead when it was left or killed are lost.
 
-        A connection that breaks is made again, for `give_up_seconds` without a reply. Needs
-        `pip install 'asyncdata[nats]'`.
+        If the connection breaks it connects again; it gives up if no reply comes within `give_up_seconds` after that.
+        Needs `pip install 'asyncdata[nats]'`.
 
         >>> import asyncdata as ad
         >>> samples = ad.Dataset.from_nats("nats://localhost:4222", "samples", subject="sensors.*")

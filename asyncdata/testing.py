@@ -97,8 +97,8 @@ def virtual_time() -> asyncio.AbstractEventLoop:
 def leaves_nothing() -> Generator[None]:
     """Raise `AssertionError` if the body leaves a thread or file descriptor behind for longer than ten seconds.
 
-    Tasks end with their loop: run the loop inside the body. What a library opens at its first use and shares from then
-    on, as obstore does for URLs, counts too: use it once before.
+    Tasks end with their loop: run the loop inside the body. Descriptors that a library opens at its first use and
+    keeps, as obstore does for URLs, count too: use the library once before the body.
 
     >>> with leaves_nothing():
     ...     for element in Dataset.range(10):

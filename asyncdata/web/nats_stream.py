@@ -124,13 +124,12 @@ class NatsReader(QueueReader[int]):
         except (errors.NotFoundError, errors.ServiceUnavailableError):
             if self.source.durable is not None:
                 raise
-            old, self.subscription = self.subscription, None
-            await old.unsubscribe()
+            await self.subscription.unsubscribe()
             await self.subscribe()  # a server removes a consumer that has requested nothing for seconds
             return await self.fetched()
 
     async def fetched(self) -> list[Message[int]]:
-        """Return the messages that the consumer has now, or those that come within `WAIT_SECONDS`."""
+        """Return the next messages: with `follow` none if none comes within `WAIT_SECONDS`, else none at the end."""
         no_messages = require("nats.errors", "from_nats", EXTRA).TimeoutError
         while self.source.follow or not await self.all_taken():
             try:

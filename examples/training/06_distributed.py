@@ -9,7 +9,7 @@ import tempfile
 import numpy as np
 import torch
 import torch.distributed as dist
-import torch.distributed.nn  # DDP imports it; if after init_process_group, it keeps the group's threads to the end
+import torch.distributed.nn  # before init_process_group: imported later, by DDP, it keeps Gloo's threads alive
 import torch.multiprocessing
 from torch.nn.parallel import DistributedDataParallel
 

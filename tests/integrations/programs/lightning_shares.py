@@ -9,7 +9,7 @@ import warnings
 import pytorch_lightning as lightning
 import torch
 import torch.distributed as dist
-import torch.distributed.nn  # DDP imports it; if after init_process_group, it keeps the group's threads to the end
+import torch.distributed.nn  # before init_process_group: imported later, by DDP, it keeps Gloo's threads alive
 
 import asyncdata as ad
 
