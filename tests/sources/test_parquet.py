@@ -178,9 +178,11 @@ def test_metadata_of_columns_that_cannot_be_is_an_error_before_any_of_a_single_c
     footer = int.from_bytes(content[-8:-4], "little") + 8
     (other := path.with_name("b.parquet")).write_bytes(content[:4] + content[-footer:])  # no room for columns
     for index in (False, True):
-        with mock.patch("asyncdata.sources.parquet.spans", side_effect=AssertionError) as one:
-            with mock.patch("asyncdata.sources.parquet_random_access.spans", one):
-                assert results(ad.ParquetDataset(other, index=index)) == [Failed("DataLossError")]
+        with (
+            mock.patch("asyncdata.sources.parquet.spans", side_effect=AssertionError) as spans,
+            mock.patch("asyncdata.sources.parquet_random_access.spans", spans),
+        ):
+            assert results(ad.ParquetDataset(other, index=index)) == [Failed("DataLossError")]
         found = results(ad.ParquetDataset([other, path], index=index))
         assert [found[0], *(row["id"] for row in found[1:])] == [Failed("DataLossError"), *range(ROWS)]
     with pytest.raises(ad.DataLossError, match=r"b\.parquet: it cannot be read as a Parquet file: "):
