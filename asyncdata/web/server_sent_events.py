@@ -30,8 +30,8 @@ class EventParser:
         self.most = max_event_bytes
         self.rest = b""
         self.begun = False
-        self.data: list[bytes] = []
-        self.size = 0
+        self.data = bytearray()
+        """The lines of data of the event, each with its end."""
         self.id = ""
         self.is_marked = False
         self.retry: float | None = None
@@ -47,9 +47,9 @@ class EventParser:
             if line:
                 self.take(line)
             elif self.data:
-                found.append(Event(b"\n".join(self.data), self.id, self.is_marked))
-                self.data, self.size, self.is_marked = [], 0, False
-        if self.size + len(self.rest) > self.most:
+                found.append(Event(bytes(self.data[:-1]), self.id, self.is_marked))
+                self.data, self.is_marked = bytearray(), False
+        if len(self.data) + len(self.rest) > self.most:
             raise DataLossError(f"an event has more than {self.most} bytes")
         return found
 
@@ -59,8 +59,7 @@ class EventParser:
         value = value.removeprefix(b" ")
         match name:
             case b"data":
-                self.data.append(value)
-                self.size += len(value)
+                self.data += value + b"\n"
             case b"id" if b"\0" not in value:
                 self.id, self.is_marked = value.decode("utf-8", "replace"), True
             case b"retry" if value.isdigit():
