@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias, final
 
 from asyncdata.errors import PlanError
+from asyncdata.web.body_memory import bytes_of_items
 from asyncdata.web.channel import Channel
+from asyncdata.web.decoding import format_of
 from asyncdata.web.durable import DurableChannel
 
 __all__ = ("AnyChannel", "ChannelWriter", "DiskWriter", "MemoryWriter", "Payload", "writer_of")
@@ -20,20 +22,16 @@ class Payload(NamedTuple):
 
     content_type: str
     body: bytes
-    """The bytes as they came; empty if `ChannelWriter.keeps_bodies` is false."""
-    nbytes: int
+    """The bytes as they came."""
     items: list[Any]
+    decoded: bool = False
+    """Whether the user's function made the items."""
     key: str | None = None
     version: int | None = None
 
 
 class ChannelWriter(Protocol):
     """Accepts all items of a request, or none."""
-
-    @property
-    def keeps_bodies(self) -> bool:
-        """Whether it needs the bytes of a body as well as its items."""
-        ...
 
     async def put(self, payload: Payload) -> bool:
         """Accept it: `False` if its key was accepted before. Raises `ChannelFull`, `ClosedError` or `PlanError`."""
@@ -42,9 +40,7 @@ class ChannelWriter(Protocol):
 
 @final
 class MemoryWriter:
-    """Sends items to a `Channel`."""
-
-    keeps_bodies = False
+    """Sends items to a `Channel`, which counts the memory that they take."""
 
     def __init__(self, channel: Channel) -> None:
         self.channel = channel
@@ -53,7 +49,8 @@ class MemoryWriter:
     async def put(self, payload: Payload) -> bool:
         if payload.key in self.known:
             return False
-        self.channel.send_nowait(payload.items, version=payload.version, nbytes=payload.nbytes)
+        size = bytes_of_items(format_of(payload.content_type), payload.body, payload.items, payload.decoded)
+        self.channel.send_nowait(payload.items, version=payload.version, nbytes=size)
         if payload.key is not None:
             self.known[payload.key] = None
             if len(self.known) > KNOWN_KEYS:
@@ -64,8 +61,6 @@ class MemoryWriter:
 @final
 class DiskWriter:
     """Sends bodies to a `DurableChannel`, and returns when they are on the disk."""
-
-    keeps_bodies = True
 
     def __init__(self, channel: DurableChannel) -> None:
         self.channel = channel

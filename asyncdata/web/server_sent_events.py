@@ -35,8 +35,8 @@ class EventParser:
         self.after_cr = False
         """Whether the last byte was CR, which ends a line at once: a LF that follows it belongs to it."""
         self.begun = False
-        self.data: list[bytes] = []
-        self.size = 0
+        self.data = bytearray()
+        """The lines of data of the event, each with its end."""
         self.id = ""
         self.is_marked = False
         self.retry: float | None = None
@@ -60,14 +60,14 @@ class EventParser:
             if line:
                 self.take(line)
             elif self.data or self.is_marked:
-                found.append(Event(b"\n".join(self.data) if self.data else None, self.id, self.is_marked))
-                self.data, self.size, self.is_marked = [], 0, False
+                found.append(Event(bytes(self.data[:-1]) if self.data else None, self.id, self.is_marked))
+                self.data, self.is_marked = bytearray(), False
         if not found:
             self.check_size()
         return found
 
     def check_size(self) -> None:
-        if self.size + len(self.rest) > self.most:
+        if len(self.data) + len(self.rest) > self.most:
             raise DataLossError(f"an event has more than {self.most} bytes")
 
     def take(self, line: bytes) -> None:
@@ -76,8 +76,7 @@ class EventParser:
         value = value.removeprefix(b" ")
         match name:
             case b"data":
-                self.data.append(value)
-                self.size += len(value)
+                self.data += value + b"\n"
             case b"id" if b"\0" not in value:
                 self.id, self.is_marked = value.decode("utf-8", "replace"), True
             case b"retry" if value.isdigit():

@@ -49,7 +49,7 @@ def test_a_line_end_in_two_pieces_is_one() -> None:
 
 
 def test_an_event_has_a_limit() -> None:
-    for data in (b"data: " + b"x" * 200, b"data: 1234567890\n" * 20):
+    for data in (b"data: " + b"x" * 200, b"data: 1234567890\n" * 20, b"data:\n" * 200, b"data\r" * 200):
         with pytest.raises(ad.DataLossError, match="more than 100 bytes"):
             EventParser(100).feed(data)
 
