@@ -62,7 +62,13 @@ class NatsReader(QueueReader[int]):
     async def connect(self) -> None:
         nats = require("nats", "from_nats", EXTRA)
         once = {"allow_reconnect": False, "max_reconnect_attempts": 1, "reconnect_time_wait": 0.1}
-        self.connection = await nats.connect(self.source.url, error_cb=ignore_error, **once)
+        self.connection = nats.NATS()
+        try:
+            await self.connection.connect(self.source.url, error_cb=ignore_error, **once)
+        except nats.errors.Error as error:
+            if "empty response" in str(error):  # closed by a proxy, or by a server that is starting
+                raise ConnectionError(str(error)) from error
+            raise
         self.jetstream = self.connection.jetstream()
         first, last = await self.held_numbers()
         if self.offset is not None or self.expected is not None:
