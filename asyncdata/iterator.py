@@ -37,6 +37,7 @@ from asyncdata.runtime.memory_budget import MemoryBudget
 from asyncdata.runtime.meter import Meters
 from asyncdata.runtime.queue import AT_EXIT, BlockQueue
 from asyncdata.runtime.sigint import DeferredInterrupts, DeferredSigint
+from asyncdata.runtime.standard_descriptors import take_standard_descriptors
 from asyncdata.runtime.tickets import END, Position, Start
 from asyncdata.transforms.prefetch_to_device import split_at_device
 
@@ -340,6 +341,7 @@ class Reader:
     def start(self, loop: asyncio.AbstractEventLoop | None) -> Engine:
         """Start the pipeline in the placement of the options; its last prefetch fills the queue that is read here."""
         self.abandon()  # one whose start was interrupted by a signal handler
+        take_standard_descriptors()
         if self.options.dashboard:
             show(self.options.dashboard, self.stats)
         plan, node = split_at_device(self.plan)
