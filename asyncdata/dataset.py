@@ -976,7 +976,7 @@ class Dataset(Transformations[T]):
 
     def _resume(self, state: Mapping[str, Any], strict: bool) -> ResumePoint:
         """Return the place in a state; the next epoch is the one after it."""
-        place = place_of(self._plan, state, strict)
+        place = place_of(self._plan, state, strict, self._options)
         self._plan = place.plan
         return self._epochs.resume(place)
 

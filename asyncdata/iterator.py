@@ -130,7 +130,7 @@ class Reader:
         else:
             position = self.piece.tickets.at(given)
         if self.heading is None:
-            self.heading = state_header(self.place)
+            self.heading = state_header(self.place, self.options)
         return state_of(self.heading, self.delivered + given, position)
 
     @property
@@ -580,7 +580,9 @@ class DatasetIterator(Closable, Generic[T]):
         pipeline: see `Dataset.iterate`.
         """
         strictly = check_flag("load_state_dict", "strict", strict)
-        place = self._resume(state, strictly) if self._resume else place_of(self._reader.user_plan, state, strictly)
+        reader = self._reader
+        resume = self._resume or partial(place_of, reader.user_plan, options=reader.options)
+        place = resume(state, strictly)
         self._reader.abandon()
         self._reader.begin(place)
 
