@@ -333,8 +333,8 @@ class Dataset(Transformations[T]):
         it connects again with the id of the last event: a server that knows ids then sends each event once. It gives up
         if no event comes within `give_up_seconds` after that. A state resumes after such an id; one that was saved
         before the first id is a `ResumeError`. NDJSON ends with its body. If the body breaks off, that is a
-        `ConnectionError`; it cannot resume from a state. `headers` are sent with each request. Needs
-        `pip install 'asyncdata[web]'`.
+        `ConnectionError`, or a `DataLossError` within compressed data; it cannot resume from a state. `headers` are
+        sent with each request to the host of `url`. Needs `pip install 'asyncdata[web]'`.
 
         >>> import asyncdata as ad
         >>> changes = ad.Dataset.from_http_stream("https://stream.example/changes", headers={"Authorization": "..."})
@@ -350,13 +350,14 @@ class Dataset(Transformations[T]):
         headers: Mapping[str, str] | None = None,
         give_up_seconds: float = 300.0,
     ) -> Dataset[Any]:
-        """The messages of a WebSocket, in order, until the server closes it.
+        """The messages of a WebSocket, in order, until the server closes it with code 1000.
 
         An item is the JSON of a text message as an object, or a binary message as it is; or what `decode` makes of the
-        bytes of either. If the connection breaks it connects again; it gives up if no message comes within
-        `give_up_seconds` after that. What the server sends meanwhile is lost unless it is asked for: `subscribe` is
-        sent first on each connection, a message or a function that makes one from the last item (`None` before the
-        first). It does not resume from a state. Needs `pip install 'asyncdata[web]'`.
+        bytes of either. If the connection breaks, or is closed with another code, as by a server that restarts, it
+        connects again; it gives up if no message comes within `give_up_seconds` after that. What the server sends
+        meanwhile is lost unless it is asked for: `subscribe` is sent first on each connection, a message or a function
+        that makes one from the last item (`None` before the first). It does not resume from a state. Needs
+        `pip install 'asyncdata[web]'`.
 
         >>> import asyncdata as ad
         >>> trades = ad.Dataset.from_websocket("wss://feed.example/trades", subscribe='{"channel": "trades"}')
@@ -977,7 +978,7 @@ class Dataset(Transformations[T]):
 
     def _resume(self, state: Mapping[str, Any], strict: bool) -> ResumePoint:
         """Return the place in a state; the next epoch is the one after it."""
-        place = place_of(self._plan, state, strict)
+        place = place_of(self._plan, state, strict, self._options)
         self._plan = place.plan
         return self._epochs.resume(place)
 

@@ -37,6 +37,7 @@ from asyncdata.runtime.memory_budget import MemoryBudget
 from asyncdata.runtime.meter import Meters
 from asyncdata.runtime.queue import AT_EXIT, BlockQueue
 from asyncdata.runtime.sigint import DeferredInterrupts, DeferredSigint
+from asyncdata.runtime.standard_descriptors import take_standard_descriptors
 from asyncdata.runtime.tickets import END, Position, Start
 from asyncdata.transforms.prefetch_to_device import split_at_device
 
@@ -129,7 +130,7 @@ class Reader:
         else:
             position = self.piece.tickets.at(given)
         if self.heading is None:
-            self.heading = state_header(self.place)
+            self.heading = state_header(self.place, self.options)
         return state_of(self.heading, self.delivered + given, position)
 
     @property
@@ -340,6 +341,7 @@ class Reader:
     def start(self, loop: asyncio.AbstractEventLoop | None) -> Engine:
         """Start the pipeline in the placement of the options; its last prefetch fills the queue that is read here."""
         self.abandon()  # one whose start was interrupted by a signal handler
+        take_standard_descriptors()
         if self.options.dashboard:
             show(self.options.dashboard, self.stats)
         plan, node = split_at_device(self.plan)
@@ -578,7 +580,9 @@ class DatasetIterator(Closable, Generic[T]):
         pipeline: see `Dataset.iterate`.
         """
         strictly = check_flag("load_state_dict", "strict", strict)
-        place = self._resume(state, strictly) if self._resume else place_of(self._reader.user_plan, state, strictly)
+        reader = self._reader
+        resume = self._resume or partial(place_of, reader.user_plan, options=reader.options)
+        place = resume(state, strictly)
         self._reader.abandon()
         self._reader.begin(place)
 

@@ -99,8 +99,6 @@ class Shards:
 class ShardItemWriter:
     """Puts requests into a durable channel, and refuses items that no shard could hold."""
 
-    keeps_bodies = True
-
     def __init__(self, channel: DurableChannel, form: str) -> None:
         self.disk = DiskWriter(channel)
         self.form = form

@@ -14,7 +14,17 @@ from asyncdata.runtime.optional_packages import require
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-__all__ = ("HEAD_BYTES", "Compressor", "Decompressor", "compressor", "decompressor", "recognised")
+__all__ = (
+    "HEAD_BYTES",
+    "Buffer",
+    "Compressor",
+    "Decompressor",
+    "FrameReader",
+    "ZlibReader",
+    "compressor",
+    "decompressor",
+    "recognised",
+)
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 

@@ -23,6 +23,7 @@ from asyncdata.storage.objects import ObjectStore as ObjectStore
 from asyncdata.storage.options import StorageOptions as StorageOptions
 from asyncdata.storage.registry import is_local as is_local
 from asyncdata.storage.registry import is_local_or_cached as is_local_or_cached
+from asyncdata.storage.registry import is_web as is_web
 from asyncdata.storage.registry import local_path as local_path
 from asyncdata.storage.registry import opened as opened
 from asyncdata.storage.registry import read_file as read_file
@@ -51,6 +52,7 @@ __all__ = (
     "cache_folder",
     "is_local",
     "is_local_or_cached",
+    "is_web",
     "local_path",
     "opened",
     "read_file",
