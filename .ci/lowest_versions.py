@@ -25,6 +25,7 @@ def requirements(texts: list[str]) -> Iterator[Requirement]:
 
 
 def lowest(needed: Requirement) -> str:
+    """Return a requirement of the lowest version that another allows."""
     (version,) = [part.version for part in needed.specifier if part.operator == ">="]
     extras = f"[{','.join(sorted(needed.extras))}]" if needed.extras else ""
     return f"{needed.name}{extras}=={version}"

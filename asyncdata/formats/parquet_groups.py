@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from asyncdata.errors import DataLossError, PlanError
 from asyncdata.formats.arrow_columns import arrow, columns_of
 from asyncdata.formats.parquet_filters import filter_columns, matching_groups, matching_rows
+from asyncdata.formats.parquet_times import INT96_UNIT, inexact_rows, int96_columns
 
 __all__ = (
     "TAIL",
+    "DecodedGroup",
     "PartsOfFile",
     "Selection",
     "as_data_loss",
@@ -128,6 +130,21 @@ def metadata_in(tail: bytes, size: int) -> Any:
     return arrow("pyarrow.parquet", METHOD).read_metadata(PartsOfFile(size, [(size - len(tail), tail)]))
 
 
+class DecodedGroup(NamedTuple):
+    """The columns of a row group, how many rows they have, and the rows that NumPy cannot hold, each with a column."""
+
+    columns: dict[str, Any]
+    rows: int
+    lost: Mapping[int, str]
+
+    def error(self, row: int, name: str, group: int) -> DataLossError:
+        """Return the error in the place of a row that is lost."""
+        return DataLossError(
+            f"{name}: a time in the column {self.lost[row]!r} of row {row} of row group {group} has a part below a "
+            "microsecond, and is stored as INT96, which is read as datetime64[us]"
+        )
+
+
 @dataclass(frozen=True)
 class Selection:
     """The selected columns and rows."""
@@ -153,22 +170,51 @@ class Selection:
             return range(metadata.num_row_groups)
         return matching_groups(PartsOfFile(size, [(size - len(tail), tail)]), metadata.num_row_groups, self.filters)
 
-    def decoded(
-        self, metadata: Any, group: int, source: PartsOfFile, needed: list[str] | None
-    ) -> tuple[dict[str, Any], int]:
-        """Return the columns of a row group, and how many rows they have. Thread-safe."""
-        pq = arrow("pyarrow.parquet", METHOD)
-        file = pq.ParquetFile(source, metadata=metadata, pre_buffer=False, page_checksum_verification=True)
-        table = file.read_row_group(group, columns=needed, use_threads=False)
-        if table.num_rows != (rows := metadata.row_group(group).num_rows):
-            raise ValueError(f"it has {table.num_rows} rows, but its metadata says {rows}")
+    def decoded(self, metadata: Any, group: int, source: PartsOfFile, needed: list[str] | None) -> DecodedGroup:
+        """Return the selected rows of a row group. Thread-safe."""
+        table, lost = read_group(metadata, group, source, needed, self.columns)
         if self.filters is not None:
-            table = matching_rows(table, self.filters)
+            table, lost = self.matching(table, lost)
         if self.columns is not None:
             if twice := [name for name in self.columns if table.column_names.count(name) > 1]:
                 raise ValueError(f"it has two columns {twice[0]!r}")
             table = table.select(self.columns)
-        return columns_of(table), table.num_rows
+        return DecodedGroup(columns_of(table), table.num_rows, lost)
+
+    def matching(self, table: Any, lost: Mapping[int, str]) -> tuple[Any, Mapping[int, str]]:
+        """Return the rows that match, and which of them are lost."""
+        if not lost:
+            return matching_rows(table, self.filters), lost
+        rows = arrow("pyarrow", METHOD).array(range(table.num_rows))
+        numbered = matching_rows(table.append_column("", rows), self.filters)
+        places = numbered.column(table.num_columns).to_pylist()
+        return numbered.remove_column(table.num_columns), {
+            place: lost[row] for place, row in enumerate(places) if row in lost
+        }
+
+
+def read_group(
+    metadata: Any, group: int, source: PartsOfFile, needed: list[str] | None, columns: Sequence[str] | None
+) -> tuple[Any, dict[int, str]]:
+    """Return the needed columns of a row group, and its rows that have inexact times, in some of the columns."""
+    pq = arrow("pyarrow.parquet", METHOD)
+    file = pq.ParquetFile(
+        source,
+        metadata=metadata,
+        pre_buffer=False,
+        page_checksum_verification=True,
+        coerce_int96_timestamp_unit=INT96_UNIT,
+    )
+    table = file.read_row_group(group, columns=needed, use_threads=False)
+    if table.num_rows != (rows := metadata.row_group(group).num_rows):
+        raise ValueError(f"it has {table.num_rows} rows, but its metadata says {rows}")
+    old_times = int96_columns(file.schema_arrow, metadata.schema.to_arrow_schema())
+    if columns is not None:
+        old_times = [name for name in old_times if name in columns]
+    if not old_times:
+        return table, {}
+    exact = pq.ParquetFile(source, metadata=metadata, pre_buffer=False)
+    return table, inexact_rows(table, exact.read_row_group(group, columns=old_times, use_threads=False))
 
 
 def as_data_loss(error: Exception, name: str, group: int = -1) -> Exception:

@@ -13,6 +13,7 @@ from asyncdata.executors.scope import Scope
 from asyncdata.formats.column_parser import ROWS, part_of
 from asyncdata.formats.parquet_groups import (
     TAIL,
+    DecodedGroup,
     PartsOfFile,
     Selection,
     as_data_loss,
@@ -88,13 +89,13 @@ class ParquetFile(NumberedFile):
             try:
                 parts = await contents.group(group)
                 decode = partial(selection.decoded, metadata, group, PartsOfFile(entry.size, parts), needed)
-                columns, rows = await contents.scope.in_thread(decode)
+                decoded = await contents.scope.in_thread(decode)
             except (OSError, ValueError) as error:
                 count = 1 if self.files is None else metadata.row_group(group).num_rows
                 errors: list[Any] = [copy.copy(as_data_loss(error, self.shown, group)) for _ in range(count)]
                 yield ParsedChunk(errors, group, end=group + 1)
                 continue
-            for found in in_parts(columns, rows, want, group):
+            for found in in_parts(decoded, want, group, self.shown):
                 yield found
 
     async def tail(self, contents: TableContents, entry: Entry) -> bytes:
@@ -107,13 +108,20 @@ class ParquetFile(NumberedFile):
         return tail
 
 
-def in_parts(columns: dict[str, Any], rows: int, want: Demand, group: int) -> Iterator[ParsedChunk]:
+def in_parts(decoded: DecodedGroup, want: Demand, group: int, name: str) -> Iterator[ParsedChunk]:
     """Yield the rows of a row group in chunks of the demand."""
+    columns, rows, lost = decoded
     for begin in range(0, rows, ROWS):
         size = min(ROWS, rows - begin)
         some, start = ColumnBatch(part_of(columns, begin, begin + size), size), 0
         while start < size:
             stop = min(size, start + want.items)
+            found = some[start:stop]
+            if lost and not lost.keys().isdisjoint(range(begin + start, begin + stop)):
+                found = [
+                    decoded.error(row, name, group) if row in lost else item
+                    for row, item in enumerate(found, begin + start)
+                ]
             end = group + 1 if begin + stop == rows else -1
-            yield ParsedChunk(some[start:stop], group, begin + start, end)
+            yield ParsedChunk(found, group, begin + start, end)
             start = stop
