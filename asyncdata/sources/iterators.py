@@ -98,7 +98,7 @@ class IteratorSource(Node):
     ) -> Blocks:
         """Yield the elements to repeat and continue, in one run: a stream may be readable only once."""
         found: dict[Ticket, Any] = {}
-        wanted = set(start.back)
+        wanted, position = set(start.back), None
         inner, first = Demand(), None if begin is None else begin.position(begin.number)
         reached = 0 if begin is None else begin.number
         async with aclosing(self.run(scope, inner, Start(first))) as source:
@@ -109,6 +109,8 @@ class IteratorSource(Node):
                 self.check_same(block, [decode(start.position)])
                 found.update(pair for pair in enumerate(block.items, reached) if pair[0] in wanted)
                 reached += len(block)
+                position = block.tickets.at(len(block))
+            self.check_reached(position, start.position)
             for place, ticket in enumerate(start.back):
                 if ticket not in found:
                     raise self.lost(ticket)
@@ -121,6 +123,9 @@ class IteratorSource(Node):
             while (block := await anext(source, None)) is not None:
                 yield block
                 inner.items = want.items
+
+    def check_reached(self, position: Position, expected: Position) -> None:
+        """Raise if a source that was run up to an element is elsewhere than it was when the state was saved."""
 
     async def blocks(self, scope: Scope, want: Demand, position: Position) -> Blocks:
         """Yield what the pump has ready, up to the demand; to resume, run the source up to the position first."""
