@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -92,7 +92,8 @@ def dtypes_of(value: Any) -> str:
     found = next((getattr(value, name) for name in ("dtypes", "schema", "dtype", "type") if hasattr(value, name)), "")
     types: Any = getattr(found, "types", found)
     types = types.tolist() if hasattr(types, "tolist") else types
-    return ", ".join(sorted({*map(str, types)}) if isinstance(types, list) else [str(types)]).lower()
+    several = cast("list[Any]", types) if isinstance(types, list) else [types]
+    return ", ".join(sorted({*map(str, several)})).lower()
 
 
 def has_floats(array: Array, dtypes: str) -> bool:

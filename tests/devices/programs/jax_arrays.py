@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import asyncdata as ad
+from asyncdata.graph.content_hash import contents_of
 
 pytestmark = pytest.mark.integrations
 
@@ -108,3 +109,9 @@ def test_big_endian_arrays_and_fields_of_packed_records_are_sent(jax: Any, dtype
     for make in (lambda _: packed["b"], lambda _: np.array([2, 4], dtype)):
         (array,) = ad.Dataset.range(1).map(make).prefetch_to_device(jax.devices()[0])
         assert array.tolist() == [2, 4]
+
+
+@pytest.mark.parametrize("compiler", ["jit", "vmap", "grad"])
+def test_what_jax_compiles_counts_for_caches(jax: Any, compiler: str) -> None:
+    compiled = [getattr(jax, compiler)(function) for function in (np.square, lambda x: x + 1, lambda x: x + 2)]
+    assert len({contents_of((one,)) for one in compiled}) == 3
