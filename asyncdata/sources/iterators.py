@@ -76,7 +76,14 @@ class IteratorSource(Node):
 
     def fetch(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
         begin = oldest(tickets)
-        return picked(self, scope, want, tickets, FRESH if begin is None else Start(begin.position(begin.number)))
+        start = FRESH if begin is None else Start(begin.position(begin.number))
+        return picked(self, scope, want, tickets, start, self.check_same)
+
+    def check_same(self, block: Block, tickets: Sequence[Ticket]) -> None:
+        """Raise `ResumeError` if a block that is read again does not lead to the elements that had these tickets.
+
+        Few sources can tell.
+        """
 
     def replay_then_run(self, scope: Scope, want: Demand, start: Start) -> Blocks:
         if start.position == END:
@@ -99,6 +106,7 @@ class IteratorSource(Node):
                 inner.items = min(4096, goal - reached)
                 if (block := await anext(source, None)) is None:
                     raise self.ended(reached, goal)
+                self.check_same(block, [decode(start.position)])
                 found.update(pair for pair in enumerate(block.items, reached) if pair[0] in wanted)
                 reached += len(block)
                 position = block.tickets.at(len(block))
