@@ -38,6 +38,9 @@ __all__ = ("ElementReader", "decode_element", "encode_element")
 
 ALIGNMENT: Final = 16
 
+MOST_EMPTY: Final = 1 << 20
+"""An array may have so many items of no bytes (`S0`, `U0`, `V0`), which later steps would give a size."""
+
 LARGE: Final = 1 << 16
 """Arrays of fewer bytes are copied once more, which is faster than a view of their bytes."""
 
@@ -155,6 +158,8 @@ class ElementWriter:
             raise StructureError(
                 f"cannot be written to a file: the metadata of dtype {value.dtype}; remove it in a map"
             )
+        if not value.dtype.itemsize and value.size > MOST_EMPTY:
+            raise StructureError(f"cannot be written to a file: {value.size} items of {value.dtype}, without a size")
         self.put(array_head(tag, value.dtype, value.shape, self.size % ALIGNMENT))
         if value.nbytes >= LARGE:
             self.put(memoryview(cast("Any", np.ascontiguousarray(value).reshape(-1).view(np.uint8))))
@@ -291,7 +296,7 @@ class ElementReader:
         shape, dtype = self.shape(), dtype_of(self.span(self.size()))
         self.at += -self.at % ALIGNMENT
         if 0 in shape or not dtype.itemsize:
-            return np.empty(shape, dtype)
+            return empty(shape, dtype)
         array = np.ndarray(shape, dtype, self.data, self.at)
         self.at += array.nbytes
         return array
@@ -332,18 +337,34 @@ class ElementReader:
 
     def named_tuple(self) -> Any:
         kind, parts = self.kind(), self.fields()
-        if not issubclass(kind, tuple):
-            raise TypeError("this is not a named tuple")
+        names: Any = stored_in(kind, "_fields")
+        if not issubclass(kind, tuple) or not isinstance(names, tuple):
+            raise TypeError(f"{kind.__qualname__} is not a named tuple")
         make: Any = tuple.__new__  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
-        return make(kind, checked(kind, getattr(cast("Any", kind), "_fields", ()), parts).values())
+        return make(kind, checked(kind, cast("tuple[str, ...]", names), parts).values())
 
     def record(self) -> Any:
         kind, parts = self.kind(), self.fields()
-        fields = dataclasses.fields(kind) if dataclasses.is_dataclass(kind) else ()
-        value: Any = object.__new__(cast("Any", kind))
-        for name, part in checked(kind, [field.name for field in fields], parts).items():
+        if not isinstance(stored_in(kind, "__dataclass_fields__"), dict):
+            raise TypeError(f"{kind.__qualname__} is not a dataclass")
+        names = [field.name for field in dataclasses.fields(kind)]
+        named = checked(kind, names, parts)
+        value: Any = object.__new__(kind)
+        for name, part in named.items():
             object.__setattr__(value, name, part)
         return value
+
+
+def stored_in(kind: type, name: str) -> Any:
+    """Return an attribute of a class as it is stored, `None` if there is none. No `__getattr__` runs."""
+    return next((vars(base)[name] for base in type.mro(kind) if name in vars(base)), None)
+
+
+def empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
+    """Return an array that needs no bytes."""
+    if (count := prod(shape)) > MOST_EMPTY:
+        raise ValueError(f"it has {count} items without a size, and may have {MOST_EMPTY}")
+    return np.ndarray(shape, dtype, b"")
 
 
 def checked(kind: Any, names: Sequence[str], parts: dict[str, Any]) -> dict[str, Any]:
