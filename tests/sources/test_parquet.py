@@ -343,3 +343,10 @@ def test_a_filter_that_does_not_fit_a_column_is_an_error_and_the_next_file_follo
     other = tmp_path / "other.parquet"
     pytest.importorskip("pyarrow.parquet").write_table(pytest.importorskip("pyarrow").table({"id": ["a"]}), other)
     assert results(ad.ParquetDataset([other, path], ["id"], [("id", ">", 38)])) == [Failed("PlanError"), {"id": 39}]
+
+
+def test_the_spec_of_lists_of_lists_of_several_lengths(tmp_path: Path) -> None:
+    read(tmp_path, {"a": [[[1], [2, 3]], [[4]]]})
+    spec = {"a": ad.TensorSpec((2,), object)}
+    assert ad.ParquetDataset(tmp_path / "b.parquet").element_spec == spec
+    assert ad.ArrowDataset(tmp_path / "b.arrow").element_spec == spec
