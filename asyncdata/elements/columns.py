@@ -10,8 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from asyncdata.elements.column_store import ColumnStore, IntegerColumn, LazyColumnStore
+from asyncdata.elements.nullable_column import NullableColumn
 from asyncdata.elements.structure import (
-    PLAIN,
+    are_objects,
     is_number,
     leading_dimension,
     leaves_of,
@@ -297,9 +298,9 @@ class ColumnBatch:
         return mine
 
 
-def as_shared(array: npt.NDArray[Any], rows: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def as_shared(array: Any, rows: Any) -> Any:
     """Return rows of an array, read-only if the array is, even if they are a copy: users see no difference."""
-    if not array.flags.writeable:
+    if isinstance(array, np.ndarray) and not array.flags.writeable:
         rows.flags.writeable = False
     return rows
 
@@ -355,18 +356,18 @@ def owned_copies(rows: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return joined([rows]) if rows.nbytes >= LARGE else rows.copy()
 
 
-def batch_of_leaf(
-    rows: npt.NDArray[Any], where: str, copy: Callable[[npt.NDArray[Any]], npt.NDArray[Any]] = np.asarray
-) -> Any:
+def batch_of_leaf(rows: Any, where: str, copy: Callable[[npt.NDArray[Any]], npt.NDArray[Any]] = np.asarray) -> Any:
     """Return the batch of the rows of one array, by `copy` if it is an array of the same numbers.
 
     `stack` decides what a batch of objects is: they may be arrays, numbers or structures, some of them missing. So a
     batch does not depend on whether its rows came in columns.
     """
+    if isinstance(rows, NullableColumn):
+        return rows.batch()
     if rows.dtype.kind in "OSU":
-        items = [*rows]
-        return copy(rows) if PLAIN.issuperset(map(type, items)) else stack(items, where)
-    return copy(rows) if rows.dtype.isnative or rows.dtype.kind == "V" else rows.astype(rows.dtype.newbyteorder("="))
+        items = rows.tolist() if rows.ndim == 1 and rows.dtype == object else [*rows]
+        return copy(rows) if are_objects(set(map(type, items))) else stack(items, where)
+    return copy(rows) if rows.dtype.isnative else rows.astype(rows.dtype.newbyteorder("="))
 
 
 def restacked(value: Any) -> Any:
@@ -493,6 +494,8 @@ def fill_array(
 def concatenated(parts: Sequence[ColumnBatch], values: Sequence[Any]) -> Any:
     """Return rows of structures of the same arrays as one structure; `None` if they differ."""
     first = values[0]
+    if NullableColumn in set(map(type, values)):
+        return nullable(parts, values)
     if isinstance(first, np.ndarray):
         arrays = cast("Sequence[npt.NDArray[Any]]", values)
         dtype, shape = arrays[0].dtype, arrays[0].shape[1:]
@@ -510,3 +513,10 @@ def concatenated(parts: Sequence[ColumnBatch], values: Sequence[Any]) -> Any:
     columns = zip(*[level.parts for level in levels if level is not None], strict=True)
     found = [concatenated(parts, column) for column in columns]
     return None if any(one is None for one in found) else top.rebuild(found)
+
+
+def nullable(parts: Sequence[ColumnBatch], values: Sequence[Any]) -> NullableColumn | None:
+    """Return rows of columns some of which have missing numbers as one column; `None` if they differ."""
+    if any(type(value) not in (np.ndarray, NullableColumn) for value in values):
+        return None
+    return NullableColumn.joined([part.leaf(value) for part, value in zip(parts, values, strict=True)])

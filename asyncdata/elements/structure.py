@@ -26,9 +26,9 @@ from asyncdata.memory.buffer_pool import LARGE, joined
 
 __all__ = (
     "LEAVES",
-    "PLAIN",
     "LeadingDimension",
     "TreeLevel",
+    "are_objects",
     "as_arrays",
     "check_all_tensors",
     "check_signature",
@@ -139,11 +139,17 @@ def stack_other(column: list[Any], kind: type[Any], where: str) -> Any:
         return objects(column)
     levels = [open_level(value) for value in column]
     if levels[0] is None:
-        return np.array(column) if kind is np.void and len({value.dtype for value in column}) == 1 else objects(column)
+        return records(column) if kind is np.void else objects(column)
     opened = [arranged(level, levels[0].names) for level in levels if level is not None]
     check_same(column, [level.names for level in opened], "parts", where)
     parts = zip(*[level.parts for level in opened], strict=True)
     return opened[0].rebuild([stack(list(p), where + name) for p, name in zip(parts, opened[0].names, strict=True)])
+
+
+def records(column: list[np.void]) -> npt.NDArray[Any]:
+    """Return records as an array of their dtype; as objects if their dtypes differ."""
+    dtypes = {record.dtype for record in column}
+    return np.array(column, dtypes.pop().newbyteorder("=")) if len(dtypes) == 1 else objects(column)
 
 
 def stack_leaves_of_torch(column: list[Any], where: str) -> Any:
@@ -180,7 +186,7 @@ def is_number(kind: type[Any]) -> bool:
 def stack_mixed(column: list[Any], kinds: set[type[Any]], where: str) -> Any:
     """Stack a column of several types: numbers and arrays mix under NumPy's rules, other leaves become objects, and so
     do values beside None, which are missing."""
-    if all(kind in PLAIN or is_number(kind) for kind in kinds) and not kinds.isdisjoint(PLAIN):
+    if are_objects(kinds):
         return objects(column)
     check_alike(column, where)
     if any_tensor(column):
@@ -194,6 +200,11 @@ def stack_mixed(column: list[Any], kinds: set[type[Any]], where: str) -> Any:
     if others <= {np.ndarray, list}:
         return stack_arrays([array_of(value, index, where) for index, value in enumerate(column)], where)
     return objects(column)
+
+
+def are_objects(kinds: set[type[Any]]) -> bool:
+    """Return whether leaves of these types are an array of objects: texts, bytes and None, with or without numbers."""
+    return not kinds.isdisjoint(PLAIN) and all(kind in PLAIN or is_number(kind) for kind in kinds)
 
 
 def check_alike(column: list[Any], where: str) -> None:

@@ -10,6 +10,7 @@ from typing import Any, Final, cast
 import numpy as np
 import numpy.typing as npt
 
+from asyncdata.elements.nullable_column import NullableColumn
 from asyncdata.elements.structure import objects, rows_of, stack
 from asyncdata.runtime.optional_packages import require
 
@@ -106,7 +107,7 @@ def no_items(kind: Any) -> Array | None:
     if is_a("fixed_size_list", kind):
         found = no_items(kind.value_type)
         return None if found is None else np.empty((0, kind.list_size, *found.shape[1:]), found.dtype)
-    return numbers(pa.array([], kind)) if is_number(kind) else None
+    return all_numbers(pa.array([], kind)) if is_number(kind) else None
 
 
 def is_bool8(kind: Any) -> bool:
@@ -124,13 +125,19 @@ def valid_places(array: Any) -> npt.NDArray[np.bool_]:
     return array.is_valid().to_numpy(zero_copy_only=False)
 
 
-def numbers(array: Any) -> Array:
-    """Return numbers and times; objects, NumPy's scalars and None, if some are missing."""
-    pa = arrow("pyarrow", "columns of Arrow")
+def numbers(array: Any) -> Array | NullableColumn:
+    """Return numbers and times."""
     if array.null_count:
-        found = np.empty(len(array), object)
-        found[valid_places(array)] = [*numbers(array.drop_null())]
-        return found
+        there, valid = all_numbers(array.drop_null()), valid_places(array)
+        values = np.zeros(len(array), there.dtype)
+        values[valid] = there
+        return NullableColumn(values, valid)
+    return all_numbers(array)
+
+
+def all_numbers(array: Any) -> Array:
+    """Return numbers and times none of which is missing."""
+    pa = arrow("pyarrow", "columns of Arrow")
     kind = array.type
     if pa.types.is_timestamp(kind) and kind.tz is not None:
         return array.view(pa.timestamp(kind.unit)).to_numpy(zero_copy_only=False)
@@ -212,7 +219,7 @@ def arrays_of_items(items: Any, starts: Array, stops: Array, valid: Array, none:
 
     `none` is an empty list of items that make one array, unless one of them is missing; `None` if they are objects.
     """
-    if none is None and (isinstance(items, dict) or items.ndim > 1):
+    if isinstance(items, (dict, NullableColumn)) or (none is None and items.ndim > 1):
         items = objects(rows_of(items, size_of(items)))
     rows = cast("Array", items if items.flags.writeable else items.copy())
     uniform = none is None or rows.dtype != object

@@ -157,7 +157,7 @@ def schema_of(rows: Sequence[Mapping[str, Any]]) -> Any:
 def type_of(pa: Any, values: Sequence[Any]) -> Any:
     """Return the type of a column: arrays of one shape become lists of a fixed size."""
     arrays = [cast("npt.NDArray[Any]", value) for value in values if isinstance(value, np.ndarray) and value.ndim]
-    if not arrays or arrays[0].dtype.kind not in "biuf":
+    if not arrays or not is_in_arrow(arrays[0].dtype):
         return pa.infer_type([listed(value) for value in values])
     there = sum(value is not None for value in values)
     if len(arrays) < there or len({array.dtype for array in arrays}) > 1:
@@ -173,6 +173,11 @@ def type_of(pa: Any, values: Sequence[Any]) -> Any:
     if not arrays[0].size:
         raise ValueError(f"arrays of several axes must have values, got the shape {arrays[0].shape}")
     return pa.fixed_shape_tensor(kind, arrays[0].shape)
+
+
+def is_in_arrow(dtype: np.dtype[Any]) -> bool:
+    """Return whether Arrow has a dtype of numbers or times."""
+    return dtype.kind in "biuf" or (dtype.kind in "mM" and np.datetime_data(dtype)[0] in ("s", "ms", "us", "ns"))
 
 
 def listed(value: Any) -> Any:
@@ -261,6 +266,9 @@ def array_of(pa: Any, values: Sequence[Any], kind: Any) -> Any:
         if rows.ndim == 2 and rows.shape[1] == kind.list_size:
             check_lossless(pa, pa.from_numpy_dtype(rows.dtype.newbyteorder("=")), kind.value_type)
             return pa.FixedSizeListArray.from_arrays(pa.array(rows.reshape(-1), kind.value_type), type=kind)
+    if (same := numpy_type(pa, values, kind)) is not None:
+        made = array_of(pa, values, same).view("int64")
+        return (made.cast("int32") if kind.bit_width == 32 else made).view(kind)
     plain = values if is_listed(pa, kind) else [listed(value) for value in values]
     found = pa.infer_type(plain)
     check_lossless(pa, found, kind)
@@ -272,6 +280,16 @@ def array_of(pa: Any, values: Sequence[Any], kind: Any) -> Any:
     if pa.types.is_temporal(kind) and pa.types.is_temporal(found):
         check_times(pa, plain, made, found)
     return made
+
+
+def numpy_type(pa: Any, values: Sequence[Any], kind: Any) -> Any:
+    """Return the type that stores NumPy's times by the same numbers as a type of which NumPy has none, else `None`:
+    times with a zone, which are in UTC, and times of day."""
+    if not any(isinstance(value, (np.datetime64, np.timedelta64)) for value in values):
+        return None
+    if pa.types.is_time(kind):
+        return pa.duration(kind.unit)
+    return pa.timestamp(kind.unit) if pa.types.is_timestamp(kind) and kind.tz is not None else None
 
 
 def dates_of_python(value: Any) -> Any:

@@ -442,3 +442,22 @@ def test_two_fields_of_one_name_are_an_error(tmp_path: Path) -> None:
     for read, path in write(tmp_path, struct, 1):
         with pytest.raises(ad.DataLossError, match="a struct has two fields 'q'"):
             list(read(path))
+
+
+ZONED = pa.timestamp("us", "Europe/Berlin")
+
+
+@pytest.mark.parametrize(
+    "kind", [ZONED, pa.timestamp("ns", "UTC"), pa.time32("ms"), pa.time64("ns"), pa.duration("ns")]
+)
+@pytest.mark.parametrize("inside", [False, True])
+def test_times_are_written_as_they_were_read(tmp_path: Path, kind: Any, inside: bool) -> None:
+    times = stored(kind, 1001, None, 5)
+    array = pa.ListArray.from_arrays(pa.array([0, 1, 1], pa.int32()), times) if inside else times
+    pq.write_table(pa.table({"c": array}), path := tmp_path / "a.parquet")
+    rows = [form(row) for row in ad.ParquetDataset(path)]
+    written = ad.ParquetDataset(path).write_parquet(tmp_path / "written")
+    assert [form(row) for row in ad.ParquetDataset(written)] == rows
+    if not inside:  # the zone is in the schema alone
+        written = ad.ParquetDataset(path).write_parquet(tmp_path / "same", schema=pa.schema({"c": kind}))
+        assert pq.read_table(written[0]).equals(pa.table({"c": array}))
