@@ -504,7 +504,10 @@ def spec_of(value: Any) -> Any:
 
     def describe(part: Any, _: str) -> TensorSpec:
         if isinstance(part, (np.ndarray, np.generic, bool, int, float, complex, list)):
-            array = np.asarray(part)
+            try:
+                array = np.asarray(part)
+            except ValueError:  # lists of several lengths in a list
+                return TensorSpec((len(cast("list[Any]", part)),), object)
             return TensorSpec(array.shape, array.dtype)
         if is_tensor(part):
             return TensorSpec(part.shape, numpy_dtype(part))

@@ -77,7 +77,7 @@ class ParquetFiles(NumberedFiles):
             try:
                 with opened(path, self.storage) as file:
                     self.known[path] = self.inspect(file, without_query(path))
-            except (OSError, ValueError) as error:
+            except (OSError, ValueError, NotImplementedError) as error:
                 self.known[path] = KnownTable(
                     Status(-1, 0), error=as_data_loss(error, without_query(path)).with_traceback(None)
                 )
@@ -155,7 +155,7 @@ class ParquetFiles(NumberedFiles):
             parts = [(start, file.read_at(start, size)) for start, size in wanted]
             source = PartsOfFile(known.status.size, parts)
             return self.selection.decoded(known.metadata, group, source, known.needed)
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, NotImplementedError) as error:
             return as_data_loss(error, without_query(path), group).with_traceback(None)
 
     def is_end(self, path: str, record: int) -> bool:

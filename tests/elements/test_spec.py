@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -149,3 +150,9 @@ def test_arrays_in_an_array_of_objects_are_looked_at_one_by_one(how: Any) -> Non
     for numbers in ([1, 2], [1, 2.5], ["a", "b"]):
         batch = next(iter(ad.Dataset.from_tensor_slices(np.array(numbers, object)).batch(2)))
         assert ad.Dataset.from_tensor_slices(np.array(numbers, object)).batch(2).element_spec.dtype == batch.dtype
+
+
+def test_a_list_of_lists_of_several_lengths_is_described_by_its_first_axis(tmp_path: Path) -> None:
+    assert spec_of({"a": [[1], [2, 3], []]}) == {"a": ad.TensorSpec((3,), object)}
+    (tmp_path / "a.jsonl").write_text('{"a": [[1], [2, 3]]}\n')
+    assert ad.JsonLinesDataset(tmp_path / "a.jsonl").element_spec == {"a": ad.TensorSpec((2,), object)}

@@ -488,6 +488,15 @@ def halves(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
     )
 
 
+def shard(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
+    index, drop = draw(st.integers(0, 1)), draw(st.booleans())
+    return pipe.then(
+        f"shard(2, {index}, {drop})",
+        lambda ds: ds.shard(2, index, drop_remainder=drop),
+        lambda epoch: reference.shard(pipe.meaning(epoch), 2, index, "drop_remainder" if drop else None),
+    )
+
+
 def cache_in_file(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
     """Decimals are an error there."""
     return pipe if "Decimal(" in str(pipe.elements()) else steps.cache_in_file(draw, pipe)
@@ -495,7 +504,7 @@ def cache_in_file(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
 
 STEPS: tuple[Step, ...] = (
     *(batch, batch, batch, unbatch, same, halves),
-    *(steps.shuffle, steps.shuffle_all, steps.shuffle_all, steps.take, steps.skip, steps.shard),
+    *(steps.shuffle, steps.shuffle_all, steps.shuffle_all, steps.take, steps.skip, shard),
     *(steps.cache, cache_in_file, steps.prefetch, steps.repeat),
 )
 

@@ -343,3 +343,26 @@ def test_a_filter_that_does_not_fit_a_column_is_an_error_and_the_next_file_follo
     other = tmp_path / "other.parquet"
     pytest.importorskip("pyarrow.parquet").write_table(pytest.importorskip("pyarrow").table({"id": ["a"]}), other)
     assert results(ad.ParquetDataset([other, path], ["id"], [("id", ">", 38)])) == [Failed("PlanError"), {"id": 39}]
+
+
+def test_the_spec_of_lists_of_lists_of_several_lengths(tmp_path: Path) -> None:
+    read(tmp_path, {"a": [[[1], [2, 3]], [[4]]]})
+    spec = {"a": ad.TensorSpec((2,), object)}
+    assert ad.ParquetDataset(tmp_path / "b.parquet").element_spec == spec
+    assert ad.ArrowDataset(tmp_path / "b.arrow").element_spec == spec
+
+
+def test_what_pyarrow_cannot_convert_is_an_error_in_its_place(path: Path) -> None:
+    with mock.patch("asyncdata.formats.parquet_groups.columns_of", side_effect=NotImplementedError("no kernel")):
+        assert results(ad.ParquetDataset(path)) == [Failed("DataLossError")] * 4
+        assert results(ad.ParquetDataset(path, index=True)) == [Failed("DataLossError")] * ROWS
+
+
+def test_a_row_group_whose_lists_of_lists_are_all_missing(tmp_path: Path) -> None:
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    names = pa.ExtensionArray.from_storage(pa.uuid(), pa.array([b"u" * 16], pa.binary(16)))
+    lists = pa.ListArray.from_arrays(pa.array([0, 1], pa.int32()), names)
+    table = pa.table({"a": pa.ListArray.from_arrays(pa.array([0, None, 1], pa.int32()), lists)})
+    pq.write_table(table, path := tmp_path / "a.parquet", row_group_size=1)
+    found = [row["a"] for row in ad.ParquetDataset(path)]
+    assert (found[0][0][0], found[1]) == (b"u" * 16, None)
