@@ -75,3 +75,10 @@ def test_zeros_at_the_end_of_what_scan_remembers_stay(first: Any) -> None:
         found = [next(elements) for _ in range(4)]
         state = json.loads(json.dumps(elements.state_dict()))
     assert alike([*found, *ds.iterate(state=state)], [first] * 10)
+
+
+@pytest.mark.parametrize("first", VALUES, ids=repr)
+def test_zeros_stay_in_a_state_of_scan_with_parts(first: Any) -> None:
+    initial = {"in": [first, (first,)], "n": 0}
+    (state,) = ad.Dataset.range(1).scan(initial, lambda state, number: (state, state["in"]))
+    assert alike([state[0], state[1][0]], [first] * 2)

@@ -99,7 +99,7 @@ def pinned_memory_of(torch: Any) -> PinnedMemory:
     """Return the pinned memory of this process, which all GPUs read."""
 
     def allocate(size: int) -> HostMemory:
-        return torch.empty(size, dtype=torch.uint8, pin_memory=True).numpy()
+        return torch.empty(size, dtype=torch.uint8, device="cpu", pin_memory=True).numpy()
 
     def register(address: int, size: int) -> bool:
         if int(torch.cuda.cudart().cudaHostRegister(address, size, PORTABLE)) == 0:

@@ -240,7 +240,7 @@ def filled_tensors(column: Sequence[Any], shape: Sequence[int], value: Any) -> A
     out = torch.full((len(column), *shape), 0, dtype=dtype, device=column[0].device)
     if value is not None:
         try:
-            held = torch.as_tensor(value, dtype=dtype)
+            held = torch.as_tensor(value, dtype=dtype, device="cpu")
             same = not held.ndim and np.array_equal(held.item(), value, equal_nan=dtype.is_floating_point)
         except (RuntimeError, TypeError, ValueError, OverflowError):
             held, same = None, False

@@ -155,5 +155,5 @@ def torch_dataset(dataset: Dataset[Any], words: Any = None) -> Any:
     """Return a dataset as an `IterableDataset` of PyTorch."""
     torch = require("torch", "to_torch()")
     if words is None:
-        words = torch.full((ENTRIES,), NOT_SET, dtype=torch.int64).share_memory_()
+        words = torch.full((ENTRIES,), NOT_SET, dtype=torch.int64, device="cpu").share_memory_()
     return torch_class(require("torch.utils.data", "to_torch()").IterableDataset)(dataset, words)

@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple, cast, final
 import numpy as np
 import numpy.typing as npt
 
+from asyncdata.elements.structure import leaves_of
 from asyncdata.errors import ResumeError
 from asyncdata.executors.function_call import Call
 from asyncdata.executors.scope import Scope
@@ -136,7 +137,7 @@ class ScanStep(CallStep):
     def started(self) -> ScanCheckpoint:
         """Take the state that the run begins with, and return the place to continue from."""
         begin, saved = self.begin, self.saved
-        self.state = deepcopy(self.node.initial) if saved is None else decoded(saved["state"])
+        self.state = copied_whole(self.node.initial) if saved is None else decoded(saved["state"])
         return ScanCheckpoint.of(lambda: begin, self.state) or ScanCheckpoint(lambda: begin)
 
     async def feed(self, group: Block) -> Block:
@@ -266,3 +267,18 @@ DECODERS: Final[dict[str, Callable[[Any], Any]]] = {
     "np.str_": np.str_,
     "complex": lambda pair: complex(*pair),
 }
+
+
+def copied_whole(value: Any) -> Any:
+    """Return a copy of a value, all of it; before NumPy 2.2 its copies of bytes and text lose zeros at the end."""
+    return deepcopy(value, {id(one): one for one in characters(value)})
+
+
+def characters(value: Any) -> list[Any]:
+    """Return the bytes and text of NumPy in a value."""
+    if isinstance(value, list):
+        return [one for part in cast("list[Any]", value) for one in characters(part)]
+    leaves = leaves_of(value)
+    if len(leaves) == 1 and leaves[0] is value:
+        return [value] if isinstance(value, np.character) else []
+    return [one for leaf in leaves for one in characters(leaf)]

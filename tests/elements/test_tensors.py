@@ -332,3 +332,17 @@ def test_classes_with_functions_of_torch_are_stacked_by_torch(torch: Any) -> Non
     assert type(batch) is Stacked
     assert batch.tensor.tolist() == [[0, 0], [1, 1], [2, 2]]
     assert [row.tensor.tolist() for row in ds.batch(3).unbatch()] == batch.tensor.tolist()
+
+
+def test_a_default_device_of_the_program_changes_nothing(torch: Any) -> None:
+    rows = [torch.ones(size, device="cpu") for size in (1, 2)]
+    ds = ad.Dataset.range(4).map(lambda i: np.full(2, i, np.float32)).batch(2)
+    options = ad.Options(placement="current")  # where the engine sees it
+    with torch.device("meta"):
+        for tensors in (ds.to_torch(), ds.loader(), ds.prefetch_to_device("cpu")):
+            assert [(one.device.type, one.tolist()) for one in tensors] == [
+                ("cpu", [[0, 0], [1, 1]]),
+                ("cpu", [[2, 2], [3, 3]]),
+            ]
+        (padded,) = ad.Dataset.from_iterable(rows).padded_batch(2, padding_values=5.0).with_options(options)
+        assert padded.tolist() == [[1, 5], [1, 1]]

@@ -415,6 +415,11 @@ class ByValuePickler(CloudPickler):
     )
 
     def reducer_override(self, obj: Any) -> Any:
+        if type(obj).__module__.startswith("msgspec") and isinstance(obj, type) and obj.__module__ in MAINS:
+            raise TypeError(
+                f"the msgspec.Struct {obj.__qualname__} of the main script cannot be sent, as its fields would be "
+                "lost: define it in a module that can be imported"
+            )
         if is_tensor(obj) and dtype_name(obj) in UNPICKLED:
             return reduced_tensor(obj)
         return CloudPickler.reducer_override(self, obj)

@@ -90,7 +90,7 @@ class PickledWorkers(Workers):
         try:
             return self.packed(self.task(group, unlimited, suspect, blamed))
         except Exception:
-            group.what = sendable(group.what, self.work)
+            group.what = sendable(group.what, self.work, dump_by_value if self.by_value else dumps)
             return self.packed(self.task(group, unlimited, suspect, blamed))
 
     def task(self, group: Group, unlimited: bool, suspect: bool, blamed: dict[int, str] | None) -> Task:
@@ -195,14 +195,14 @@ class ProcessWorkers(PickledWorkers):
         self.jobs.clear()
 
 
-def sendable(block: Block, work: GroupWork) -> Block:
-    """Return a group in which elements that cannot be pickled have failed."""
+def sendable(block: Block, work: GroupWork, dump: Callable[[Any, None], bytes]) -> Block:
+    """Return a group in which elements that cannot be pickled by `dump` have failed."""
     if block.items and type(block.items[0]) is Block:
-        return Block([sendable(batch, work) for batch in block.items], block.tickets)
+        return Block([sendable(batch, work, dump) for batch in block.items], block.tickets)
     items = list(block.items)
     for place, item in enumerate(items):
         try:
-            dumps(item, None)
+            dump(item, None)
         except Exception as error:
             kind = type(item).__name__
             refusal = TypeError(f"the element is a {kind}, which cannot be sent to a worker process: {error}")
