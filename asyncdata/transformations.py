@@ -145,9 +145,10 @@ class Transformations(Generic[T]):
 
         `executor` says where a plain function is called: `"inline"` on the engine's thread; `"thread"`; `"process"` for
         Python code that would block all other threads, in one worker process per core unless `num_parallel_calls` says
-        otherwise; or an executor of `concurrent.futures`, which you shut down yourself. The function and what it uses
-        are sent to the processes once; arrays come back in shared memory, writable. `num_parallel_calls=AUTOTUNE` finds
-        out what is fastest, on the engine's thread or in threads; `executor=AUTOTUNE` also tries processes.
+        otherwise; or an executor of `concurrent.futures`, which you shut down yourself: of threads or processes, loky's
+        and dask.distributed's too, but no `InterpreterPoolExecutor`. The function and what it uses are sent to the
+        processes once; arrays come back in shared memory, writable. `num_parallel_calls=AUTOTUNE` finds out what is
+        fastest, on the engine's thread or in threads; `executor=AUTOTUNE` also tries processes.
         `DatasetIterator.stats` shows what was chosen.
 
         With `rng=True` the function is also given `rng=`, a `numpy.random.Generator` for this element. It is the same

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from types import FrameType
 from typing import Any, Final
 
-__all__ = ("batches_ahead", "epoch_to_begin", "reloaded_epoch", "was_last_batch")
+__all__ = ("batches_ahead", "epoch_to_begin", "is_within_epoch", "reloaded_epoch", "was_last_batch")
 
 PACKAGES: Final = ("pytorch_lightning", "lightning")
 
@@ -47,6 +47,13 @@ def was_last_batch(frame: FrameType | None) -> bool:
     With `limit_train_batches` that is not the loader's last batch.
     """
     return any(caller.epoch_loop.batch_progress.is_last_batch for caller in callers(frame) if is_fit_loop(caller))
+
+
+def is_within_epoch(frame: FrameType | None) -> bool:
+    """Return whether Lightning's training loop in this frame continues within an epoch, from a checkpoint."""
+    loops = [caller for caller in callers(frame) if is_fit_loop(caller)]
+    progress = [loop.epoch_loop.batch_progress for loop in loops if loop.restarting]
+    return any(one.current.completed and not one.is_last_batch for one in progress)
 
 
 def is_fit_loop(caller: Any) -> bool:

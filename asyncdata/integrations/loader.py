@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar
 
 from asyncdata.graph.node import check_count
 from asyncdata.integrations.gather_state import gathered_state, own_state
-from asyncdata.integrations.lightning import batches_ahead, epoch_to_begin, reloaded_epoch, was_last_batch
+from asyncdata.integrations.lightning import (
+    batches_ahead,
+    epoch_to_begin,
+    is_within_epoch,
+    reloaded_epoch,
+    was_last_batch,
+)
 from asyncdata.iterator import DatasetIterator, state_before_latest
 from asyncdata.observe.bottleneck import Bottleneck
 from asyncdata.observe.statistics import Statistics
@@ -132,6 +138,7 @@ class Loader(Closable, Generic[T]):
         self.dataset = dataset
         self._convert = convert
         self._latest: LoaderIterator[T] | None = None
+        self._ended: LoaderIterator[T] | None = None  # at the loaded state, if that is the end of its epoch
 
     @property
     def _current(self) -> LoaderIterator[T]:
@@ -167,6 +174,8 @@ class Loader(Closable, Generic[T]):
     def __iter__(self) -> LoaderIterator[T]:
         """Return the next epoch, or the one that was returned before if nothing of it was read."""
         latest, caller = self._latest, caller_of(currentframe())
+        if self._ended is not None and not self._ended.begun and is_within_epoch(caller):
+            return self._ended  # the other loaders of that epoch have not ended
         if latest is None:
             return self._begin(self.dataset.iterate(epoch=epoch_to_begin(caller)))
         if latest.begun and not latest.ended and reloaded_epoch(caller) == latest.epoch:
@@ -194,7 +203,7 @@ class Loader(Closable, Generic[T]):
         check_count("set_epoch", "epoch", epoch, 0)
         if self._current.begun or self._current.epoch != epoch:
             self._begin(self.dataset.iterate(epoch=epoch))
-        self._current.resumed = False
+        self._current.resumed, self._ended = False, None
 
     def state_dict(self) -> dict[str, Any]:
         """Return the position in the training as JSON values: between any two batches, also after `close`.
@@ -204,12 +213,17 @@ class Loader(Closable, Generic[T]):
         `torch.distributed.checkpoint` gets the same as one text.
         """
         caller = caller_of(currentframe())
-        return gathered_state(self._current.state_dict(batches_ahead(caller)), caller)
+        current = self._current
+        if self._ended is not None and self._ended.begun and not current.begun:
+            current = self._ended
+        return gathered_state(current.state_dict(batches_ahead(caller)), caller)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Resume from `state` in the next iteration; `ResumeError` if it is of another pipeline."""
         batches = self.dataset.iterate(state=own_state(state))
+        self._ended = None
         if is_end(batches.state_dict(), self.dataset.cardinality()):
+            self._ended = LoaderIterator(self.dataset, batches, self._convert)
             batches = self.dataset.iterate()
         self._begin(batches, resumed=True)
 

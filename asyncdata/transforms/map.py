@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from concurrent import futures
 from concurrent.futures import Executor, ProcessPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias, TypeVar
@@ -53,10 +54,21 @@ def workers_for(call: Call, calls: int | None, executor: Executor | str | int | 
         pickled(GroupWork((call,)))
         return calls or AUTOTUNE, pool_of(usable_cores() if calls in (None, AUTOTUNE) else calls)
     if isinstance(executor, Executor):
+        check_executor(executor)
         return calls or AUTOTUNE, executor
     if AUTOTUNE in (calls, executor) and calls in (None, AUTOTUNE) and executor in (None, AUTOTUNE):
         return AUTOTUNE, tuning_for(call, processes=executor == AUTOTUNE)
     return 1 if (executor == "thread" or call.waits) and calls is None else calls, None
+
+
+def check_executor(executor: Executor) -> None:
+    """Raise for an executor of interpreters (Python 3.14), to which neither elements nor most packages can be given."""
+    interpreters: Any = getattr(futures, "InterpreterPoolExecutor", ())
+    if isinstance(executor, interpreters):
+        raise PlanError(
+            f"map(executor=) cannot be an {type(executor).__name__}: NumPy and elements cannot be used in several "
+            "interpreters; give executor='process', or a ThreadPoolExecutor or ProcessPoolExecutor of your own"
+        )
 
 
 def check_synchronous(value: Any, calls: Any, executor: Any) -> bool:

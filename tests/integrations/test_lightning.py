@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import asyncdata as ad
+from tests.marks import first_by_default
 
 pytestmark = [pytest.mark.integrations, pytest.mark.filterwarnings("ignore")]
 
@@ -126,3 +127,50 @@ def test_a_run_that_reloads_its_loader_sees_each_epoch_in_its_order(make: Make, 
     for stop in (2, 5, 8):
         before = train(make, tmp_path, stop=stop, **reload)
         assert [*before, *train(make, tmp_path, resume=True, **reload)] == expected(make)
+
+
+@pytest.mark.parametrize(("mode", "stop"), first_by_default([("max_size", 3), ("max_size", 2), ("max_size_cycle", 2)]))
+def test_a_loader_that_had_ended_does_not_begin_again_within_the_epoch(mode: str, stop: int, tmp_path: Path) -> None:
+    import pytorch_lightning as pl
+    import torch
+    from pytorch_lightning.utilities import CombinedLoader
+
+    def trained(stop: int, path: Path | None) -> list[Any]:
+        class Model(pl.LightningModule):
+            def __init__(self) -> None:
+                super().__init__()
+                self.layer = torch.nn.Linear(1, 1)
+
+            def training_step(self, batch: Any, index: int) -> Any:
+                parts = batch[0] if isinstance(batch, tuple) else batch
+                seen.append([None if part is None else part.tolist() for part in parts])
+                return self.layer(torch.ones(1)).sum()
+
+            def configure_optimizers(self) -> Any:
+                return torch.optim.SGD(self.parameters(), 0.1)
+
+        class Stop(pl.Callback):
+            def on_train_batch_end(self, trainer: Any, *_: Any, **__: Any) -> None:
+                if trainer.global_step == stop:
+                    trainer.save_checkpoint(tmp_path / "stopped.ckpt")
+                    raise InterruptedError
+
+        seen: list[Any] = []
+        loaders = [ad.Dataset.range(count).batch(2).loader() for count in (10, 4)]
+        trainer = pl.Trainer(
+            max_epochs=2,
+            accelerator="cpu",
+            logger=False,
+            enable_checkpointing=False,
+            enable_progress_bar=False,
+            enable_model_summary=False,
+            default_root_dir=tmp_path,
+            callbacks=[Stop()],
+        )
+        with contextlib.suppress(InterruptedError):
+            trainer.fit(Model(), CombinedLoader(loaders, mode), ckpt_path=path)
+        return seen
+
+    whole = trained(0, None)
+    first = trained(stop, None)
+    assert first + trained(0, tmp_path / "stopped.ckpt") == whole

@@ -4,6 +4,8 @@ import asyncio
 import dataclasses
 import functools
 import threading
+from concurrent import futures
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -313,3 +315,16 @@ def test_a_seed_of_a_state_leaves_what_was_said_of_the_function() -> None:
     seeded = ds.iterate(state=state)
     assert repr(seeded).index("filter") < repr(seeded).index("map")
     assert [element["x"] for element in seeded] == [1, 3, 5, 7]
+
+
+def test_an_executor_of_interpreters_is_refused_where_it_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    if not hasattr(futures, "InterpreterPoolExecutor"):  # before Python 3.14
+        monkeypatch.setattr(
+            futures, "InterpreterPoolExecutor", type("Interpreters", (ThreadPoolExecutor,), {}), raising=False
+        )
+    with futures.InterpreterPoolExecutor(1) as executor:  # type: ignore[attr-defined]
+        for more in ({}, {"batch": 2}, {"num_parallel_calls": 2}):
+            with pytest.raises(ad.PlanError, match="cannot be an .*give executor='process', or a ThreadPoolExecutor"):
+                ad.Dataset.range(3).map(abs, executor=executor, **more)
+    with pytest.raises(ad.PlanError, match="or an executor of concurrent.futures, got 3"):
+        ad.Dataset.range(3).map(abs, executor=3)
