@@ -7,6 +7,7 @@ that and are not delivered yet; and a checksum of all that. Older states have no
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -27,10 +28,12 @@ from asyncdata.graph.position_check import check_position
 from asyncdata.graph.similar_plan import check_changes, check_order, matched_steps, steps_with_words, unordered_steps
 from asyncdata.options import Options
 from asyncdata.runtime.checksum import has_checksum, with_checksum
+from asyncdata.runtime.json_text import parse_json
 from asyncdata.runtime.resharding import Resharding, Share
 from asyncdata.runtime.tickets import END, FRESH, Position, Start, natural
 from asyncdata.sources.file_list_digest import label_text
 from asyncdata.storage import write_atomically
+from asyncdata.storage.regular_file import is_regular
 
 __all__ = (
     "SHARE_FILES",
@@ -352,7 +355,7 @@ def with_seeds(plan: Node, seeds: Mapping[int, int], strict: bool, places: Itera
 
 
 def save(path: str | os.PathLike[str], state: Mapping[str, Any]) -> None:
-    """Write a state to a file atomically, also if the machine stops meanwhile.
+    """Write a state to a file atomically, also if the machine stops meanwhile; only a file is replaced, no link.
 
     >>> import asyncdata as ad, os, tempfile
     >>> path = os.path.join(tempfile.mkdtemp(), "state.json")
@@ -362,6 +365,8 @@ def save(path: str | os.PathLike[str], state: Mapping[str, Any]) -> None:
     >>> next(ad.Dataset.range(10).iterate(state=load(path)))
     2
     """
+    if not is_regular(path):
+        raise FileExistsError(errno.EEXIST, "a state replaces a file, and this is a link, pipe, device or folder", path)
     write_atomically(path, json.dumps(state, separators=(",", ":")).encode(), durable=True)
 
 
@@ -369,9 +374,9 @@ def load(path: str | os.PathLike[str]) -> dict[str, Any]:
     """Read a state that `save` wrote; `ResumeError` if the file does not hold a state."""
     content = Path(path).read_bytes()
     try:
-        state = json.loads(content)
+        state = parse_json(content)
     except ValueError as error:
-        raise ResumeError(f"{os.fspath(path)}: not a state: {len(content)} bytes that are not JSON") from error
+        raise ResumeError(f"{os.fspath(path)}: not a state: {len(content)} bytes that are not JSON: {error}") from error
     if not isinstance(state, dict) or "version" not in state:
         raise ResumeError(f"{os.fspath(path)}: not a state: {state!r:.80}")
     return cast("dict[str, Any]", state)

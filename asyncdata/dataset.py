@@ -217,7 +217,8 @@ class Dataset(Transformations[T]):
 
         With a signature (a structure of `TensorSpec`) each element is converted to its dtypes; one that does not fit
         is a `StructureError` in its place. An exception in the generator is raised in its place too. Elements are read
-        ahead and not copied: if the generator fills the same array again for each element, let it yield copies.
+        ahead and not copied, where tf.data copies: a generator that fills the same array or dict again for each element
+        must yield copies (`yield dict(row)`).
 
         On resume it runs again up to the position, or continues at its own offset if it returns a `Stateful`.
 
@@ -237,7 +238,7 @@ class Dataset(Transformations[T]):
         """The items of an iterable, as they are. A sequence is read where it is, anything else in a thread of its own.
 
         Arrays in a collection are handed out as read-only views, its dicts and lists as copies. What an iterator makes
-        belongs to its reader.
+        belongs to its reader: as in `from_generator`, it must not change an array or a dict that it has given.
 
         On resume it is read again up to the position. A `Stateful` continues at its own offset, a sequence at the item.
 
@@ -270,7 +271,8 @@ class Dataset(Transformations[T]):
         """The items of an async iterable, run on the event loop of the task that iterates with `async for`.
 
         An async generator function is called once for each epoch. Under a plain `for` it runs on the pipeline's own
-        loop. On resume it runs again up to the position, or continues at its own offset if it is `Stateful`.
+        loop. On resume it runs again up to the position, or continues at its own offset if it is `Stateful`. It must
+        not change an array or a dict that it has given.
 
         >>> import asyncdata as ad
         >>> class Ticks:

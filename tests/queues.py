@@ -29,8 +29,7 @@ class ListQueue:
         """Add a message, and return its offset."""
         self.last += 1
         self.held[self.last] = item
-        for reader in self.readers:
-            reader.loop.call_soon_threadsafe(reader.came.set)
+        self.wake()
         return self.last
 
     def remove(self, offset: int) -> None:
@@ -40,6 +39,10 @@ class ListQueue:
     def renew(self) -> None:
         """Delete the queue, and make an empty one in its place."""
         self.held, self.last, self.made = {}, 0, self.made + 1
+        self.wake()
+
+    def wake(self) -> None:
+        """Answer readers that wait, also if there is no message for them."""
         for reader in self.readers:
             reader.loop.call_soon_threadsafe(reader.came.set)
 
@@ -65,11 +68,10 @@ class ListReader(QueueReader[int]):
     async def receive(self) -> list[Message]:
         await asyncio.sleep(0)
         first = (self.offset or 0) if self.expected is None else self.expected - 1
-        while self.follow and self.queue.last <= first:
-            self.came.clear()
-            self.check_made(str(self.queue.made))
-            if self.queue.last <= first:
-                await self.came.wait()
+        self.came.clear()
+        self.check_made(str(self.queue.made))
+        if self.follow and self.queue.last <= first:
+            await self.came.wait()
         self.check_made(str(self.queue.made))
         there = [(offset, item) for offset, item in self.queue.held.items() if offset > first]
         count, last = (len(there), self.queue.last) if self.known is None else self.known

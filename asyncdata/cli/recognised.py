@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from asyncdata.dataset import Dataset
 from asyncdata.errors import DataLossError, PlanError
-from asyncdata.formats.compression import HEAD_BYTES, decompressor, recognised
+from asyncdata.formats.compression import HEAD_BYTES, decompressor, not_supported, recognised
 from asyncdata.formats.json_values import NO_JSON, json_value
 from asyncdata.formats.npy import MAGIC as NPY
 from asyncdata.formats.tar import BLOCK, member_of
@@ -113,7 +113,10 @@ def kind_of_file(path: str) -> tuple[str, str]:
     compression = "" if is_record(head) else recognised(head[:HEAD_BYTES]) or ""
     if compression:
         head = expanded(head, compression, path)
-    kind = by_bytes(head, bool(compression) or len(head) == HEAD) or by_name(path, head)
+    kind = by_bytes(head, bool(compression) or len(head) == HEAD)
+    if kind is None and (other := not_supported(head)):
+        raise PlanError(f"{path}: it is compressed ({other}), which is not supported")
+    kind = kind or by_name(path, head)
     if kind is None:
         raise PlanError(f"{without_query(path)}: it begins with {head[:16]!r}, like no known format")
     return kind, compression

@@ -14,6 +14,7 @@ from asyncdata.dataset import Dataset
 from asyncdata.errors import PlanError
 from asyncdata.formats.tfrecord import frame
 from asyncdata.iterator import DatasetIterator
+from asyncdata.runtime.json_text import parse_json
 from asyncdata.runtime.optional_packages import require
 from asyncdata.storage.atomic_write import write_atomically
 from asyncdata.storage.sinks import check_writable, sink_for
@@ -55,7 +56,7 @@ class Shards:
     def read_progress(self) -> dict[str, Any]:
         """Return the stored progress."""
         try:
-            return json.loads(self.progress.read_text(encoding="utf-8"))
+            return parse_json(self.progress.read_text(encoding="utf-8"))
         except FileNotFoundError:
             return {}
 

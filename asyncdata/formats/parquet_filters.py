@@ -8,6 +8,9 @@ from functools import reduce
 from operator import eq, ge, gt, le, lt
 from typing import Any, Final, cast
 
+import numpy as np
+import numpy.typing as npt
+
 from asyncdata.errors import PlanError
 from asyncdata.formats.arrow_columns import arrow
 
@@ -72,12 +75,19 @@ def filter_columns(filters: Any) -> list[str] | None:
     return found
 
 
-def matching_rows(table: Any, filters: Any) -> Any:
-    """Return the rows that match; `PlanError` for filters that the types of the columns do not allow."""
+def matching_rows(table: Any, filters: Any) -> tuple[Any, npt.NDArray[np.int64]]:
+    """Return the rows that match, and their numbers; `PlanError` for filters that the columns do not allow."""
+    pa, data = arrow("pyarrow", METHOD), arrow("pyarrow.dataset", METHOD)
     try:
-        return table.filter(filter_expression(filters))
-    except arrow("pyarrow", METHOD).ArrowException as error:
+        found = data.dataset(table).to_table(columns={"": filter_expression(filters)}, use_threads=False).column(0)
+        matches = found.cast(pa.bool_()).fill_null(False)
+    except pa.ArrowException as error:
         raise misfit(filters, error) from error
+    places = np.flatnonzero(matches.to_numpy())
+    try:
+        return table.filter(matches), places
+    except pa.ArrowNotImplementedError:  # for views, and what has them in it
+        return pa.concat_tables([table.slice(0, 0), *[table.slice(place, 1) for place in places.tolist()]]), places
 
 
 def matching_groups(footer: io.RawIOBase, count: int, filters: Any) -> Sequence[int]:

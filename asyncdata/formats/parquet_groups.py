@@ -183,14 +183,8 @@ class Selection:
 
     def matching(self, table: Any, lost: Mapping[int, str]) -> tuple[Any, Mapping[int, str]]:
         """Return the rows that match, and which of them are lost."""
-        if not lost:
-            return matching_rows(table, self.filters), lost
-        rows = arrow("pyarrow", METHOD).array(range(table.num_rows))
-        numbered = matching_rows(table.append_column("", rows), self.filters)
-        places = numbered.column(table.num_columns).to_pylist()
-        return numbered.remove_column(table.num_columns), {
-            place: lost[row] for place, row in enumerate(places) if row in lost
-        }
+        found, places = matching_rows(table, self.filters)
+        return found, {place: lost[row] for place, row in enumerate(places.tolist() if lost else ()) if row in lost}
 
 
 def read_group(

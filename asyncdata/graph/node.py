@@ -147,7 +147,7 @@ class Node:
         """Return `parse(position)`; `ResumeError` if the position does not have the form of this node's."""
         try:
             return parse(position)
-        except (TypeError, ValueError, KeyError, IndexError, AttributeError, OverflowError) as error:
+        except (TypeError, ValueError, LookupError, AttributeError, OverflowError, RecursionError) as error:
             if position is None or isinstance(error, ResumeError):
                 raise
             raise ResumeError(

@@ -32,7 +32,7 @@ from asyncdata.runtime.tickets import (
     Tickets,
     decode,
 )
-from asyncdata.sources.stateful import SnapshotTickets, Stateful, StreamPlace, begun
+from asyncdata.sources.stateful import SnapshotTickets, Stateful, StreamPlace, begun, takes_others
 
 __all__ = ("AsyncIterated", "Generated", "Iterated", "Restarted")
 
@@ -51,6 +51,8 @@ class IteratorSource(Node):
     @property
     def resume_note(self) -> str:
         kind, make = self.made_by()
+        if kind is not None and issubclass(kind, Stateful) and takes_others(kind):
+            return f"{self.label()} is run again up to the position: its state_dict needs arguments of its own"
         if kind is not None and issubclass(kind, Stateful):
             return f"{self.label()} resumes at its own offset"
         unseen = ", unless its iterator is Stateful" if not self.once and may_return_anything(make) else ""

@@ -31,6 +31,8 @@ from asyncdata.storage.registry import read_head as read_head
 from asyncdata.storage.registry import size_of as size_of
 from asyncdata.storage.registry import store_for as store_for
 from asyncdata.storage.registry import without_query as without_query
+from asyncdata.storage.regular_file import open_regular as open_regular
+from asyncdata.storage.regular_file import read_regular as read_regular
 
 __all__ = (
     "BLOCK_BYTES",
@@ -54,9 +56,11 @@ __all__ = (
     "is_local_or_cached",
     "is_web",
     "local_path",
+    "open_regular",
     "opened",
     "read_file",
     "read_head",
+    "read_regular",
     "size_of",
     "store_for",
     "sync_folder",

@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Final, final
 
 from asyncdata.errors import ChannelFull, ClosedError, PlanError
@@ -18,7 +19,7 @@ from asyncdata.graph.node import check_count
 from asyncdata.runtime import forks
 from asyncdata.runtime.closing import Closable
 from asyncdata.runtime.queue import ThreadSignal
-from asyncdata.storage.locks import FileLock
+from asyncdata.storage import FileLock, open_regular
 from asyncdata.web.channel import check_version
 from asyncdata.web.decoding import BodyError, format_of
 from asyncdata.web.folder import ChannelFolder, offsets_in
@@ -391,6 +392,16 @@ def trim(path: str | os.PathLike[str], state: Mapping[str, Any]) -> int:
     return trimmed(ChannelFolder(path), state)
 
 
+def created(path: Path) -> int:
+    """Return a descriptor of a new segment, or of an empty one that was made when its name could not be stored."""
+    try:
+        return open_regular(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+    except FileExistsError:
+        if path.stat().st_size:
+            raise
+        return open_regular(path, os.O_WRONLY)
+
+
 @final
 class LogWriter:
     """Appends groups of records to the last segment, in one write and one sync each."""
@@ -413,7 +424,7 @@ class LogWriter:
         if self.start < 0 or self.end - self.start >= self.segment_bytes:
             self.begin_segment()
         if self.file < 0:
-            self.file = os.open(self.folder.segment(self.start), os.O_WRONLY | os.O_CLOEXEC)
+            self.file = open_regular(self.folder.segment(self.start), os.O_WRONLY)
         frames = [one.frame for one in group]
         if self.end == self.start:
             frames.insert(0, framed(keys_record(self.known, time.time())))
@@ -461,7 +472,7 @@ class LogWriter:
     def begin_segment(self) -> None:
         """Make the next segment, which begins where the log ends."""
         self.close()
-        os.close(os.open(self.folder.segment(self.end), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o666))
+        self.file = created(self.folder.segment(self.end))
         self.folder.sync()
         self.start = self.end
 

@@ -64,6 +64,8 @@ class NatsReader(QueueReader[int]):
         """How many messages, and for how long, the consumer may be asked for."""
         self.taken = 0
         """How many messages of its own consumer it has."""
+        self.more = False
+        """Whether its own consumer had more messages when it sent the last one."""
         self.kept: list[Any] = []
         """Messages that came behind some that were removed."""
 
@@ -106,7 +108,7 @@ class NatsReader(QueueReader[int]):
                 f"{self.name}: the state resumes at message {self.next}, but messages before {state['first_seq']} were "
                 "removed; start without the state"
             )
-        self.taken, self.kept = 0, []
+        self.taken, self.more, self.kept = 0, False, []
         if self.source.durable is None:
             await self.make_consumer()
             self.known = Known(*self.known) if self.known else await self.now_known(state)
@@ -210,11 +212,12 @@ class NatsReader(QueueReader[int]):
     async def fetched(self) -> list[Message]:
         """Return the next messages: with `follow` none if none comes for a while, else none at the end."""
         while True:
-            if not self.source.follow and await self.all_taken():
+            if not self.source.follow and not self.more and await self.all_taken():
                 return []
             found = self.kept or await self.requested()
             if found:
                 return await self.accepted(found)
+            self.more = False
             if self.source.follow:
                 await self.all_taken()
                 return []
@@ -248,19 +251,21 @@ class NatsReader(QueueReader[int]):
                 await message.ack()
             await self.connection.flush()
             return [Message(message.metadata.sequence.stream, None, message.data) for message in found]
+        places = [message.metadata.sequence for message in found]
         if found is not self.kept:
-            self.check_received([message.metadata.sequence.consumer for message in found])
+            self.check_received(places[0].consumer, places[-1].consumer, len(places))
+            self.more = found[-1].metadata.num_pending > 0
         self.kept = found
-        numbers = [message.metadata.sequence.stream for message in found]
+        numbers = [place.stream for place in places]
         known = await self.complete(numbers)
         self.kept = []
         return [Message(number, one, item.data) for number, one, item in zip(numbers, known, found, strict=True)]
 
-    def check_received(self, numbers: Sequence[int]) -> None:
+    def check_received(self, first: int, last: int, count: int) -> None:
         """Raise if messages that the consumer has sent were lost on their way; they come again after a reconnection."""
-        if numbers[0] != self.taken + 1 or numbers[-1] - numbers[0] != len(numbers) - 1:
+        if first != self.taken + 1 or last - first != count - 1:
             raise ConnectionError(f"{self.name}: messages were lost on their way")
-        self.taken = numbers[-1]
+        self.taken = last
 
     async def complete(self, numbers: Sequence[int]) -> list[Known]:
         """Return what is known after each of these messages; raise if some before or among them were removed."""

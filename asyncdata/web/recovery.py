@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from asyncdata.errors import DataLossError
+from asyncdata.storage import open_regular, read_regular
 from asyncdata.web.folder import ChannelFolder
 from asyncdata.web.idempotency import digest_of_body, digest_of_key
 from asyncdata.web.record import DamagedFrameError, Frame, Kind, Record, frame_of, keys_in
@@ -49,12 +50,12 @@ def recover(folder: ChannelFolder, most_keys: int) -> Recovered:
 
 def find_end(folder: ChannelFolder, start: int, committed: int, found: Recovered) -> None:
     """Find where the last segment ends, and cut off what was written in part."""
-    data = folder.segment(start).read_bytes()
+    data = read_regular(folder.segment(start))
     good = complete_until(data, committed - start)
     if good < committed - start:  # damaged, and perhaps truncated: offsets are never used twice
         found.end = max(committed, start + len(data))
         return
-    file = os.open(folder.segment(start), os.O_WRONLY | os.O_CLOEXEC)
+    file = open_regular(folder.segment(start), os.O_WRONLY)
     try:
         if good < len(data):
             os.ftruncate(file, good)
@@ -81,7 +82,7 @@ def learn_keys(folder: ChannelFolder, starts: list[int], found: Recovered) -> No
     """Find the keys that were stored: the first record of a segment has those before it."""
     records: list[list[KnownRecord]] = []
     for start in reversed(starts):
-        records.append(records_of(folder.segment(start).read_bytes()))
+        records.append(records_of(read_regular(folder.segment(start))))
         if records[-1] and records[-1][0].kind in KEYS:
             break
     for record in (one for segment in reversed(records) for one in segment):

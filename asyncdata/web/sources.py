@@ -14,6 +14,7 @@ from asyncdata.sources.iterators import AsyncIterated
 from asyncdata.web.channel import Channel
 from asyncdata.web.decoding import Decode
 from asyncdata.web.durable import DurableChannel
+from asyncdata.web.folder import local_folder
 from asyncdata.web.http_stream import HttpStream
 from asyncdata.web.nats_stream import NatsStream
 from asyncdata.web.queue_reader import Begin
@@ -137,5 +138,5 @@ def folder_of(channel: object) -> str:
     if isinstance(channel, DurableChannel):
         return channel.path
     if isinstance(channel, (str, os.PathLike)):
-        return os.path.abspath(os.fsdecode(channel))  # pyright: ignore[reportUnknownArgumentType]
+        return local_folder(channel)  # pyright: ignore[reportUnknownArgumentType]
     raise PlanError(f"from_channel needs a Channel, a DurableChannel or the path of one, got {channel!r:.80}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import struct
 import tracemalloc
 from collections.abc import Callable, Iterable
@@ -245,6 +246,34 @@ def test_files_of_polars(tmp_path: Path, codec: Any, size: int | None) -> None:
         assert rows == [expected(number) for number in range(len(rows))]
 
 
+@pytest.mark.parametrize("kind", ["Categorical", "Enum"])
+def test_dictionaries_behind_the_batches_that_need_them(tmp_path: Path, kind: str) -> None:
+    """A footer lists them: polars writes such files."""
+    polars = pytest.importorskip("polars")
+    names = ["u", "v"]
+    dtype = polars.Enum(names) if kind == "Enum" else polars.Categorical
+    series = polars.Series(names * (ROWS // 2), dtype=dtype)
+    frame = polars.DataFrame({"id": range(ROWS), "name": [f"#{number}" for number in range(ROWS)], "kind": series})
+    frame.write_ipc(path := tmp_path / "a.arrow", record_batch_size=7)
+    rows = [expected(number, True) for number in range(ROWS)]
+    assert list(ad.ArrowDataset([path, path])) == rows * 2
+    check_resumes(lambda: ad.ArrowDataset(path))
+    with web() as server:
+        assert list(ad.ArrowDataset(server.put("a.arrow", path.read_bytes()))) == rows
+    content = path.read_bytes()
+    (zipped := tmp_path / "a.arrow.gz").write_bytes(gzip.compress(content))
+    with pytest.raises(ad.DataLossError, match=r"a\.arrow\.gz: its dictionaries come behind its record batches"):
+        list(ad.ArrowDataset(zipped))
+    with pytest.raises(ad.DataLossError, match="max_record_bytes"):
+        list(ad.ArrowDataset(path, max_record_bytes=70))
+    for end in range(0, len(content), 197):
+        path.write_bytes(content[:end])
+        assert results(ad.ArrowDataset(path)) == [Failed("DataLossError")]
+    path.write_bytes(content[:-10] + b"\xff\xff\xff\x7fARROW1")
+    with pytest.raises(ad.DataLossError, match=r"a\.arrow: its footer cannot be read: a footer and b'ARROW1' were"):
+        list(ad.ArrowDataset(path))
+
+
 @pytest.mark.parametrize("deltas", [False, True])
 def test_dictionaries_that_are_replaced_or_extended(tmp_path: Path, deltas: bool) -> None:
     pa = pytest.importorskip("pyarrow")
@@ -279,6 +308,21 @@ def test_a_dictionary_that_was_replaced_is_not_kept(tmp_path: Path) -> None:
         tracemalloc.stop()
     assert (first["a"], count) == (texts[0], 99)
     assert most < 3 * 10**6
+
+
+@pytest.mark.parametrize("kind", ["dictionary", "view", "struct", "list"])
+def test_dictionaries_of_every_kind_of_values(tmp_path: Path, kind: str) -> None:
+    pa = pytest.importorskip("pyarrow")
+    values = {
+        "dictionary": pa.array([["x"], ["y", "x"], []], pa.list_(pa.dictionary(pa.int8(), pa.string()))),
+        "view": pa.array(["x", "y", None], pa.string_view()),
+        "struct": pa.array([{"b": 1}, None, {"b": 3}]),
+        "list": pa.array([["x"], ["y", "z"], []]),
+    }[kind]
+    column = pa.DictionaryArray.from_arrays(pa.array([2, 0, None, 1, 1]), values)
+    path = written_batches(tmp_path / "a.arrow", [pa.record_batch({"a": column})])
+    found = [row["a"] for row in ad.ArrowDataset(path)]
+    assert [one.tolist() if isinstance(one, np.ndarray) else one for one in found] == column.to_pylist()
 
 
 def test_what_pyarrow_does_not_support_is_said(tmp_path: Path) -> None:

@@ -112,3 +112,19 @@ def test_the_largest_integers(tmp_path: Path) -> None:
     for filters in ([("a", "==", 2**64)], [("a", "in", [2**64])], [("a", "in", [-1, large])]):
         with pytest.raises(ad.PlanError, match=r"ParquetDataset\(filters=\) must be"):
             ad.ParquetDataset(path, filters=filters)
+
+
+@pytest.mark.parametrize("kind", ["string_view", "list", "struct"])
+def test_rows_of_types_that_pyarrow_cannot_select_from(tmp_path: Path, kind: str) -> None:
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    view = pa.string_view()
+    column = {
+        "string_view": pa.array(["x", None, "", "long " * 9], view),
+        "list": pa.array([["x"], [], None, ["y", "z"]], pa.list_(view)),
+        "struct": pa.array([{"b": "x"}, None] * 2, pa.struct({"b": view})),
+    }[kind]
+    pq.write_table(pa.table({"a": column, "id": range(4)}), path := tmp_path / "a.parquet")
+    whole = [*ad.ParquetDataset(path)]
+    for wanted in ([0, 2, 3], [9], [0, 1, 2, 3]):
+        found = [*ad.ParquetDataset(path, filters=[("id", "in", wanted)])]
+        assert repr(found) == repr([whole[place] for place in wanted if place < 4])

@@ -27,7 +27,7 @@ class RedisDriver(Driver):
     """Redis Streams."""
 
     can: ClassVar[frozenset[Ability]] = frozenset(
-        {"again", "state", "follow", "remove", "count", "renew", "restart", "gate"}
+        {"again", "state", "follow", "remove", "count", "renew", "restart", "gate", "beat"}
     )
     at_once = 1000
 
@@ -67,18 +67,23 @@ class RedisDriver(Driver):
         self.server.kill()
         self.server.start()
 
+    def beat(self) -> None:
+        with self.client.monitor() as seen:
+            waits = (told for told in seen.listen() if "BLOCK" in told["command"])
+            assert all(next(waits) for _ in range(2))  # the second one, after an empty answer to the first
+
 
 class EarlierRedisDriver(RedisDriver):
     """Redis Streams of a server that does not count the entries, so that it may err on which were removed."""
 
-    can: ClassVar[frozenset[Ability]] = frozenset({"again", "state", "follow", "renew", "restart", "gate"})
+    can: ClassVar[frozenset[Ability]] = frozenset({"again", "state", "follow", "renew", "restart", "gate", "beat"})
 
 
 class NatsDriver(Driver):
     """NATS JetStream."""
 
     can: ClassVar[frozenset[Ability]] = frozenset(
-        {"again", "state", "follow", "remove", "count", "renew", "restart", "gate"}
+        {"again", "state", "follow", "remove", "count", "renew", "restart", "gate", "beat"}
     )
     at_once = 1000
 
@@ -133,11 +138,20 @@ class NatsDriver(Driver):
         self.server.kill()
         self.server.start()
 
+    def beat(self) -> None:
+        async def body() -> None:
+            async with await pytest.importorskip("nats").connect(f"nats://127.0.0.1:{self.server.port}") as connection:
+                requests = await connection.subscribe("$JS.API.CONSUMER.MSG.NEXT.>")
+                for _ in range(4):  # two for each wait
+                    await requests.next_msg(timeout=60)
+
+        asyncio.run(body())
+
 
 class ListDriver(Driver):
     """A queue that is a list."""
 
-    can: ClassVar[frozenset[Ability]] = frozenset({"again", "state", "follow", "remove", "count", "renew"})
+    can: ClassVar[frozenset[Ability]] = frozenset({"again", "state", "follow", "remove", "count", "renew", "beat"})
     at_once = 7
 
     def __init__(self) -> None:
@@ -160,6 +174,9 @@ class ListDriver(Driver):
 
     def renew(self) -> None:
         self.queue.renew()
+
+    def beat(self) -> None:
+        self.queue.wake()
 
 
 class MemoryChannelDriver(Driver):
@@ -339,7 +356,11 @@ def streams(
 
 @contextmanager
 def redis_driver(folder: Path, kind: type[RedisDriver] = RedisDriver) -> Iterator[Driver]:
-    with redis_server(folder, counts=kind is RedisDriver) as server, Gate.before(server.port) as gate:
+    with (
+        mock.patch("asyncdata.web.redis_stream.WAIT_SECONDS", 0.5),
+        redis_server(folder, counts=kind is RedisDriver) as server,
+        Gate.before(server.port) as gate,
+    ):
         driver = kind(server, gate)
         yield driver
         driver.client.close()

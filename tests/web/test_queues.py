@@ -333,8 +333,9 @@ REMOVALS: dict[str, tuple[dict[str, Any], Any]] = {
 @pytest.mark.parametrize("subject", [None, "numbers.0"])
 @pytest.mark.parametrize("way", REMOVALS)
 def test_messages_of_nats_that_are_removed_behind_one_that_stays_are_counted(
-    nats_queue: NatsQueue, way: str, subject: str | None
+    nats_queue: NatsQueue, monkeypatch: pytest.MonkeyPatch, way: str, subject: str | None
 ) -> None:
+    monkeypatch.setattr("asyncdata.web.nats_stream.WAIT_SECONDS", 0.5)
     config, remove = REMOVALS[way]
     nats_queue.make(**config)
     nats_queue.publish("kept", [0])
