@@ -317,6 +317,12 @@ class EventDriver(Driver):
         self.server.beat()
 
 
+class RedirectedDriver(EventDriver):
+    """Server-sent events behind a redirect, for which each connection counts twice."""
+
+    can: ClassVar[frozenset[Ability]] = EventDriver.can - {"gate"}
+
+
 class LineDriver(EventDriver):
     """NDJSON over HTTP, which ends with its body."""
 
@@ -400,7 +406,7 @@ DRIVERS: dict[str, tuple[type[Driver], Callable[[Path], AbstractContextManager[D
     "durable_channel": (DurableChannelDriver, durable_channel_driver),
     "events": (EventDriver, streams(EventServer, EventDriver)),
     "events_compressed": (EventDriver, streams(partial(EventServer, True), EventDriver)),
-    "events_redirected": (EventDriver, streams(EventServer, EventDriver, "/moved")),
+    "events_redirected": (RedirectedDriver, streams(EventServer, RedirectedDriver, "/moved")),
     "lines": (LineDriver, streams(LineServer, LineDriver)),
     "lines_compressed": (LineDriver, streams(partial(LineServer, True), LineDriver)),
     "websocket": (SocketDriver, streams(SocketServer, SocketDriver)),
