@@ -24,6 +24,7 @@ from asyncdata.storage.patterns import Pattern
 from asyncdata.storage.read_ahead import LARGEST_PART, Part, ReadAhead
 from asyncdata.storage.retries import (
     KeyUnreadableError,
+    NoLengthError,
     NoRangesError,
     NotSatisfiableError,
     RefusedError,
@@ -34,6 +35,7 @@ from asyncdata.storage.retries import (
     without_secrets,
 )
 from asyncdata.storage.store_options import check_names, unknown_name
+from asyncdata.storage.without_length import ChunkedDownload
 from asyncdata.storage.without_ranges import RangesOrDownload
 
 __all__ = ("ObjectStore", "Writable", "check_not_forked", "endpoint_of")
@@ -120,6 +122,7 @@ class ObjectStore:
         self.place = f"{endpoint_of(options.values)} {root.partition('?')[0]}"
         """A string that identifies the store."""
         self.limit = limit
+        self.options = options
         values = dict(options.values)
         check_names(root, values)
         self.retries = Retries.of(values.pop("retry_config", None))
@@ -258,14 +261,26 @@ class ObjectStore:
             result = await self.obstore.get_async(self.store, path)
             return self.entry(path, result.meta), aiter(result.stream(min_chunk_size=CHUNK))
         except Exception as error:  # noqa: BLE001
-            raise explained(error, self.url(path)) from None
+            cause = explained(error, self.url(path))
+        if not isinstance(cause, NoLengthError):
+            raise cause
+        return Entry(self.url(path)), await self.chunked(path).begin()
+
+    def chunked(self, path: str) -> ChunkedDownload:
+        """Return a request for a file of a web server that does not say how long it is."""
+        root, sign, query = self.root.partition("?")
+        options: Mapping[str, Any] = self.options.values.get("client_options") or {}
+        return ChunkedDownload(f"{root}/{quote(path)}{sign}{query}", options)
 
     async def now(self, path: str) -> Entry:
         """Return the entry of an object, by a request for one byte: some users may read objects but not query them."""
         try:
             return (await self.part(path, 0, 1)).entry
         except NoRangesError:
-            return (await self.download(path))[0]
+            entry, chunks = await self.download(path)
+            if isinstance(chunks, ChunkedDownload):
+                chunks.close()
+            return entry
 
     async def read(self, path: str, start: int = 0, length: int | None = None, expected: Entry | None = None) -> bytes:
         """Return the object, or `length` bytes from `start` on; a large one in parts, several at once."""
@@ -293,7 +308,10 @@ class ObjectStore:
             async with self.limit.slot():
                 return bytes(await (await self.obstore.get_async(self.store, path)).bytes_async())
         except Exception as error:  # noqa: BLE001
-            raise explained(error, self.url(path)) from None
+            cause = explained(error, self.url(path))
+        if not isinstance(cause, NoLengthError):
+            raise cause
+        return await (await self.chunked(path).begin()).whole()
 
     async def part(self, path: str, start: int, stop: int, expected: Entry | None = None) -> Part:
         """Return the bytes from `start` to before `stop`, or to the object's end, of the version that is `expected`.

@@ -14,6 +14,7 @@ from asyncdata.runtime.retry_count import count_retry
 
 __all__ = (
     "KeyUnreadableError",
+    "NoLengthError",
     "NoRangesError",
     "NotSatisfiableError",
     "RefusedError",
@@ -70,6 +71,10 @@ class ShortError(ConnectionError):
 
 class NoRangesError(OSError):
     """The server does not support range requests."""
+
+
+class NoLengthError(OSError):
+    """The server does not say how long a file is."""
 
 
 class NotSatisfiableError(OSError):
@@ -155,6 +160,10 @@ def explained(error: Exception, url: str) -> Exception:
 
 def unanswered(text: str, words: str, url: str, status: int) -> Exception:
     """Return the error for a request without an answer, or with a status that has no fixed meaning."""
+    if "Content-Length Header missing" in text:
+        return NoLengthError(
+            errno.ENOTSUP, "the server does not say how long it is: there is no Content-Length header", url
+        )
     if status in REFUSALS:
         return RefusedError(f"{url}: the endpoint answers that it has too many requests: {words}")
     if (status and status not in TRANSIENT) or any(one in text for one in FINAL):

@@ -9,6 +9,7 @@ from asyncdata.errors import DataLossError
 from asyncdata.storage.base import Entry
 from asyncdata.storage.read_ahead import ReadAhead
 from asyncdata.storage.retries import NoRangesError, explained
+from asyncdata.storage.without_length import ChunkedDownload
 
 __all__ = ("RangesOrDownload",)
 
@@ -68,5 +69,7 @@ class RangesOrDownload:
 
     async def aclose(self) -> None:
         """End the requests that are under way, without waiting."""
-        self._chunks = None
+        chunks, self._chunks = self._chunks, None
+        if isinstance(chunks, ChunkedDownload):
+            chunks.close()
         await self._parts.aclose()

@@ -395,3 +395,42 @@ def test_a_server_that_gives_no_parts(server: Web, tmp_path: Path) -> None:
     server.fault = lambda number, request: "cut"
     with pytest.raises((OSError, DataLossError), match=r"00\.tfrecord"):
         list(ds)
+
+
+def test_files_whose_length_the_server_does_not_say(server: Web, tmp_path: Path) -> None:
+    server.chunked, server.ranges = True, False
+    urls, made = served(server, tmp_path, [40, 0, 3])
+    ds = ad.TFRecordDataset(urls, num_parallel_reads=2)
+    assert sorted(ds) == sorted(one for some in made for one in some)
+    for count in (0, 1, 40, 42):
+        found, state = stopped(ad.TFRecordDataset(urls), count)
+        assert found + list(ad.TFRecordDataset(urls).iterate(state=state)) == [one for some in made for one in some]
+    assert list(ad.Dataset.from_list(urls[:1]).map(ad.read_file)) == [server.files["/00.tfrecord"]]
+    query = server.put("a%20b.txt?key=secret", b"one\ntwo\n")
+    assert list(ad.TextLineDataset(query)) == [b"one", b"two"]
+    options = {"client_options": {"default_headers": {"x-key": "1"}}}
+    assert list(ad.TextLineDataset(query, storage_options=options)) == [b"one", b"two"]
+    proxied = {"client_options": {"user_agent": "x"}}
+    with pytest.raises(OSError, match=r"no Content-Length.*user_agent") as refused:
+        list(ad.TextLineDataset(query, storage_options=proxied))
+    assert "secret" not in str(refused.value)
+
+
+def test_a_file_of_unknown_length_that_breaks_off_is_an_error(server: Web, tmp_path: Path) -> None:
+    server.chunked, server.ranges = True, False
+    (url,), (made,) = served(server, tmp_path, [40])
+    server.fault = lambda number, request: "cut"
+    found: list[bytes] = []
+    with pytest.raises(DataLossError, match="broke off after"):
+        found.extend(ad.TFRecordDataset(url))
+    assert found == made[: len(found)]
+
+
+@pytest.mark.timeout(25)
+def test_a_reader_leaves_a_file_of_unknown_length_at_once(server: Web, tmp_path: Path) -> None:
+    """Though its server has sent nothing for a while."""
+    server.chunked, server.ranges = True, False
+    (url,), (made,) = served(server, tmp_path, [40])
+    server.fault = lambda number, request: "slow"
+    with ad.TFRecordDataset(url).prefetch(2).iterate() as elements:
+        assert next(elements) == made[0]

@@ -37,6 +37,8 @@ class Web:
         """What answers wait for."""
         self.ranges = True
         """Whether it gives parts of files."""
+        self.chunked = False
+        """Whether it sends complete files in chunks, without their length."""
         self.url = ""
         self.lock = threading.Condition()
 
@@ -92,6 +94,8 @@ class Handler(BaseHTTPRequestHandler):
             self.empty(fault)
         elif content is None:
             self.empty(404)
+        elif self.web.chunked:
+            self.in_chunks(content, fault)
         elif asked and start >= size:
             self.empty(416)
         else:
@@ -103,6 +107,24 @@ class Handler(BaseHTTPRequestHandler):
         if status in {429, 503}:
             self.send_header("Retry-After", "3600")
         self.end_headers()
+
+    def in_chunks(self, content: bytes, fault: str | None) -> None:
+        self.send_response(200)
+        self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+        if self.command == "HEAD":
+            return
+        for start in range(0, len(content), 10_000):
+            piece = content[start : start + 10_000]
+            self.wfile.write(b"%x\r\n%s\r\n" % (len(piece), piece))
+            if fault == "cut" and start:
+                self.connection.shutdown(socket.SHUT_RDWR)
+                self.close_connection = True
+                return
+            if fault == "slow" and start == 50_000:
+                self.wfile.flush()
+                self.web.slow.wait(30)
+        self.wfile.write(b"0\r\n\r\n")
 
     def body(self, content: bytes, start: int, stop: int, part: bool, fault: str | None) -> None:
         self.send_response(206 if part else 200)

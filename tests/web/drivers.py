@@ -1,8 +1,9 @@
-"""Drivers of the contract: queues on real servers, channels, a queue that is a list, and sources of a user's own."""
+"""Drivers of the contract: queues and streams on real servers, channels, a list, and sources of a user's own."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
@@ -17,6 +18,7 @@ from asyncdata.web.queued import Queued
 from tests.queues import ListQueue
 from tests.web.contract import Ability, Driver, Gate
 from tests.web.queue_servers import Server, nats_server, redis_server
+from tests.web.stream_servers import EventServer, LineServer, SocketServer, StreamServer
 
 __all__ = ("DRIVERS",)
 
@@ -288,6 +290,76 @@ class OwnAsyncDriver(OwnDriver):
         return ad.Dataset.from_async_iterable(Sent(self.items))
 
 
+class EventDriver(Driver):
+    """Server-sent events."""
+
+    can: ClassVar[frozenset[Ability]] = frozenset({"again", "state", "follow", "restart", "beat", "gate"})
+
+    def __init__(self, server: StreamServer, gate: Gate, path: str = "") -> None:
+        self.server = server
+        self.gate = gate
+        self.path = path
+
+    def send(self, numbers: Iterable[int]) -> None:
+        self.server.send(numbers)
+
+    def dataset(self, path: str = "/once") -> ad.Dataset[int]:
+        return ad.Dataset.from_http_stream(f"http://127.0.0.1:{self.gate.port}{self.path}{path}")
+
+    def following(self) -> ad.Dataset[int]:
+        return self.dataset("/")
+
+    def restart(self) -> None:
+        self.server.kill()
+        self.server.start()
+
+    def beat(self) -> None:
+        self.server.beat()
+
+
+class RedirectedDriver(EventDriver):
+    """Server-sent events behind a redirect, for which each connection counts twice."""
+
+    can: ClassVar[frozenset[Ability]] = EventDriver.can - {"gate"}
+
+
+class LineDriver(EventDriver):
+    """NDJSON over HTTP, which ends with its body."""
+
+    can: ClassVar[frozenset[Ability]] = frozenset({"again", "follow", "beat"})
+
+
+class SocketDriver(EventDriver):
+    """A WebSocket, which is asked for what comes after the last message."""
+
+    can: ClassVar[frozenset[Ability]] = frozenset({"again", "follow", "restart", "beat", "gate"})
+
+    def dataset(self, path: str = "/once") -> ad.Dataset[int]:
+        def subscribe(last: Any) -> str:
+            return json.dumps({"from": 0 if last is None else last[0] + 1, "follow": path == "/"})
+
+        ds = ad.Dataset.from_websocket(f"ws://127.0.0.1:{self.gate.port}/", subscribe=subscribe)
+        return ds.map(lambda message: message[1])
+
+
+def streams(
+    make: Callable[[], StreamServer], kind: type[EventDriver], path: str = ""
+) -> Callable[[Path], AbstractContextManager[Driver]]:
+    """Return a maker of a driver of a stream. Its sources reconnect at once."""
+
+    @contextmanager
+    def made(folder: Path) -> Iterator[Driver]:
+        pauses = {"FIRST_SECONDS": 0.001, "SHORTEST_SECONDS": 0.001}
+        server = make()
+        try:
+            with mock.patch.multiple("asyncdata.web.reconnecting", **pauses), Gate.before(server.port) as gate:
+                yield kind(server, gate, path)
+        finally:
+            server.kill()
+
+    return made
+
+
 @contextmanager
 def redis_driver(folder: Path, kind: type[RedisDriver] = RedisDriver) -> Iterator[Driver]:
     with (
@@ -332,6 +404,12 @@ DRIVERS: dict[str, tuple[type[Driver], Callable[[Path], AbstractContextManager[D
     "list": (ListDriver, plain(ListDriver)),
     "memory_channel": (MemoryChannelDriver, plain(MemoryChannelDriver)),
     "durable_channel": (DurableChannelDriver, durable_channel_driver),
+    "events": (EventDriver, streams(EventServer, EventDriver)),
+    "events_compressed": (EventDriver, streams(partial(EventServer, True), EventDriver)),
+    "events_redirected": (RedirectedDriver, streams(EventServer, RedirectedDriver, "/moved")),
+    "lines": (LineDriver, streams(LineServer, LineDriver)),
+    "lines_compressed": (LineDriver, streams(partial(LineServer, True), LineDriver)),
+    "websocket": (SocketDriver, streams(SocketServer, SocketDriver)),
     "own": (OwnDriver, plain(OwnDriver)),
     "own_async": (OwnAsyncDriver, plain(OwnAsyncDriver)),
 }
