@@ -15,6 +15,7 @@ from urllib.parse import quote
 
 from asyncdata.errors import DataLossError, PlanError
 from asyncdata.runtime.optional_packages import require
+from asyncdata.runtime.redaction import redacted
 from asyncdata.storage.base import BLOCK_BYTES, Entry, Runner, Stream
 from asyncdata.storage.limit import Limit
 from asyncdata.storage.options import StorageOptions
@@ -28,7 +29,6 @@ from asyncdata.storage.retries import (
     ShortError,
     Tries,
     explained,
-    without_secrets,
 )
 from asyncdata.storage.without_ranges import RangesOrDownload
 
@@ -119,12 +119,12 @@ class ObjectStore:
         self.store = opened(root, values)
 
     def __repr__(self) -> str:
-        return f"ObjectStore({without_secrets(self.root)!r})"
+        return f"ObjectStore({redacted(self.root)!r})"
 
     def url(self, path: str) -> str:
         """Return the URL of an object."""
         if self.web:  # only for messages, as a web server cannot be listed
-            return f"{without_secrets(self.root.partition('?')[0])}/{quote(path)}"
+            return f"{redacted(self.root.partition('?')[0])}/{quote(path)}"
         return f"{self.root}/{path}"
 
     # blocking
@@ -309,8 +309,8 @@ def opened(root: str, values: dict[str, Any], retries: Mapping[str, Any] | None 
     try:
         return make(root, client_options=client, retry_config=retries or {"max_retries": 0}, **values)
     except Exception as error:  # noqa: BLE001
-        words = without_secrets(str(error).partition("\n")[0])
-        raise PlanError(f"{without_secrets(root)}: {words}") from None
+        words = redacted(str(error).partition("\n")[0])
+        raise PlanError(f"{redacted(root)}: {words}") from None
 
 
 class Writable:
@@ -351,5 +351,5 @@ def checked(path: str, url: str) -> str:
     """Return a path that obstore uses as it is; raise for a path that it would change."""
     if not path or any(part in {"", ".", ".."} for part in path.split("/")):
         problem = "its path has an empty part (as in `//`) or a dot, which obstore does not support"
-        raise OSError(errno.EINVAL, problem if path else "it names no object", url)
+        raise OSError(errno.EINVAL, problem if path else "it names no object", redacted(url))
     return path

@@ -16,6 +16,7 @@ from typing import Any, Final, cast, final
 from asyncdata.errors import DataLossError, PlanError, ResumeError
 from asyncdata.formats.tfrecord import masked_crc
 from asyncdata.runtime import forks
+from asyncdata.storage import local_path
 from asyncdata.web.record import DamagedFrameError, Frame, frame_of
 
 __all__ = ("ChannelFolder", "LogReader", "OffsetFile", "WakeFile", "offsets_in")
@@ -33,7 +34,7 @@ class ChannelFolder:
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = Path(os.path.abspath(path))
+        self.path = Path(os.path.abspath(local_path(path, "a channel")))
         self.committed = OffsetFile(self.path / "committed")
         self.delivered = OffsetFile(self.path / "delivered")
         self.dropped = OffsetFile(self.path / "dropped")

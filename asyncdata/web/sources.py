@@ -6,11 +6,14 @@ import os
 from collections.abc import Mapping
 from inspect import iscoroutinefunction
 from typing import Any, cast
+from urllib.parse import urlsplit
 
 from asyncdata.elements.validation import check_flag
 from asyncdata.errors import PlanError
 from asyncdata.graph.node import Node
+from asyncdata.runtime.redaction import redacted
 from asyncdata.sources.iterators import AsyncIterated
+from asyncdata.storage import local_path
 from asyncdata.web.channel import Channel
 from asyncdata.web.decoding import Decode
 from asyncdata.web.durable import DurableChannel
@@ -115,6 +118,13 @@ def name_for(method: str, argument: str, value: object) -> str:
 def check_url(method: str, url: object, schemes: tuple[str, ...]) -> None:
     if not isinstance(url, str) or not url.startswith(schemes):
         raise PlanError(f"{method} needs a URL that begins with {' or '.join(schemes)}, got {url!r:.80}")
+    try:
+        _ = urlsplit(url).port
+    except ValueError:  # which would show a part of a password with a slash
+        raise PlanError(
+            f"{method}: the host or port of {redacted(url)!r:.80} cannot be parsed; in a user and password write "
+            "special characters percent-encoded, as %2F for a slash"
+        ) from None
 
 
 def seconds_for(method: str, name: str, value: Any) -> float:
@@ -136,5 +146,5 @@ def folder_of(channel: object) -> str:
     if isinstance(channel, DurableChannel):
         return channel.path
     if isinstance(channel, (str, os.PathLike)):
-        return os.path.abspath(os.fsdecode(channel))  # pyright: ignore[reportUnknownArgumentType]
+        return os.path.abspath(local_path(os.fsdecode(channel), "a channel"))  # pyright: ignore[reportUnknownArgumentType]
     raise PlanError(f"from_channel needs a Channel, a DurableChannel or the path of one, got {channel!r:.80}")
