@@ -379,8 +379,10 @@ class Dataset(Transformations[T]):
 
         It is read up to 1,000 entries at a time. An iteration starts at the oldest entry, or with `start="new"` at the
         first that arrives from now on. From a state it resumes exactly after the last element, by the ID of its entry.
-        Unread entries must stay in the stream: if the last entry that was read is gone, later ones may be too, and that
-        is an error.
+        Entries that were removed before they were read are a `DataLossError` that says how many, and those behind them
+        follow. Redis before version 7 does not count entries: there it is an error if the last entry that was read is
+        gone with all before it, as later ones may be too. An entry with two fields of one name is a `ValueError` in its
+        place.
 
         With a `group` the entries are shared out among its consumers, each of which needs a `consumer` name of its own.
         Each entry is given once and acknowledged when it is read. There are no states: entries that a pipeline had read
@@ -410,12 +412,12 @@ class Dataset(Transformations[T]):
 
         It is read up to 1,000 messages at a time. A `subject`, which may have wildcards, selects messages. An iteration
         starts at the oldest message, or with `start="new"` at the first that arrives from now on. From a state it
-        resumes exactly after the last element, by the number of its message. A message that the stream removed before
-        it was read is an error.
+        resumes exactly after the last element, by the number of its message. Messages that the stream removed before
+        they were read are a `DataLossError` that says how many, and those behind them follow.
 
-        With the name of a `durable` consumer, which is created if it does not exist, the messages are shared out among
-        all its readers. Each is given once and acknowledged when it is read. There are no states: messages that a
-        pipeline had read ahead when it was left or killed are lost.
+        With the name of a `durable` consumer, which is created if it does not exist and must be a pull consumer, the
+        messages are shared out among all its readers. Each is given once and acknowledged when it is read. There are no
+        states: messages that a pipeline had read ahead when it was left or killed are lost.
 
         If the connection breaks it connects again; it gives up if no reply comes within `give_up_seconds` after that.
         Needs `pip install 'asyncdata[nats]'`.
@@ -976,7 +978,7 @@ class Dataset(Transformations[T]):
 
     def _resume(self, state: Mapping[str, Any], strict: bool) -> ResumePoint:
         """Return the place in a state; the next epoch is the one after it."""
-        place = place_of(self._plan, state, strict)
+        place = place_of(self._plan, state, strict, self._options)
         self._plan = place.plan
         return self._epochs.resume(place)
 

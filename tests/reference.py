@@ -871,10 +871,15 @@ def reduce(elements: Elements, initial: Any, fn: Callable[[Any, Any], Any]) -> A
 
 
 def stack(column: list[Any], arrays: Callable[[list[Any]], Any] | None = None) -> Any:
-    """Elements of one structure as one element with a new first axis; `arrays` joins leaves that are arrays."""
+    """Elements of one structure as one element with a new first axis; `arrays` joins leaves that are arrays.
+
+    Structures of one type beside None, which are missing, become objects.
+    """
     kinds = {type(element) for element in column}
     first = column[0]
     if kinds & {tuple, dict}:
+        if len(kinds - {type(None)}) == 1 < len(kinds):
+            return stack_leaves(column, kinds)
         if len(kinds) > 1 or any(len(element) != len(first) for element in column):
             raise Misfit
         if kinds == {tuple}:
@@ -892,7 +897,16 @@ def stack_leaves(column: list[Any], kinds: set[type]) -> np.ndarray:
     if numeric:
         if len({np.shape(element) for element in column}) > 1:
             raise Misfit
+        if len({np.asarray(element).dtype == object for element in column}) > 1:
+            return np.stack([as_objects(np.asarray(element)) for element in column])
         return np.stack(column) if np.ndarray in kinds else np.array(column)
+    return as_objects(column)
+
+
+def as_objects(column: Any) -> np.ndarray:
+    """The values of a list or an array, none of them changed."""
+    if isinstance(column, np.ndarray):
+        return column if column.dtype == object else as_objects([*column.ravel()]).reshape(column.shape)
     objects = np.empty(len(column), dtype=object)
     for place, element in enumerate(column):
         objects[place] = element

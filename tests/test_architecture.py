@@ -51,7 +51,7 @@ LAYERS = (
     ("engines",),
     ("cluster.run_actor",),
     ("devices", "engines.process"),
-    ("graph.hashed_attributes", "graph.content_hash", "graph.identity", "graph.position_check"),
+    ("graph.hashed_attributes", "graph.content_hash", "graph.identity", "graph.position_check", "graph.similar_plan"),
     ("checkpoint",),
     ("graph.epochs", "persistence"),
     ("transformations",),

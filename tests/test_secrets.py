@@ -212,6 +212,13 @@ ELEMENTS = {
 }
 """The arguments that are data, and come out as such."""
 
+BEGUN: dict[str, Any] = {
+    "plan": numbers().plan,
+    "state": iter(numbers()).state_dict(),
+    "strict": True,
+    "options": ad.Options(),
+}
+
 CALLS: dict[str, dict[str, Any]] = {
     "ArrayRecordDataset": {"filenames": "missing"},
     "ArrowDataset": NAMES,
@@ -273,16 +280,16 @@ CALLS: dict[str, dict[str, Any]] = {
     "checkpoint.load": {"path": "missing"},
     "checkpoint.load_shares": {"folder": "missing"},
     "checkpoint.merge_states": {"states": []},
-    "checkpoint.place_of": {"plan": numbers().plan, "state": iter(numbers()).state_dict()},
+    "checkpoint.place_of": BEGUN,
     "checkpoint.plan_labels": {"plan": numbers().plan},
     "checkpoint.save": {"path": "a.state", "state": {}},
     "checkpoint.save_share": {"folder": "shares", "state": {}},
     "checkpoint.seeds_of": {"plan": numbers().plan},
     "checkpoint.share_file": {"state": iter(numbers()).state_dict()},
     "checkpoint.shares_of": {"plan": numbers().plan},
-    "checkpoint.state_header": {"place": place_of(numbers().plan, iter(numbers()).state_dict())},
+    "checkpoint.state_header": {"place": place_of(**BEGUN), "options": ad.Options()},
     "checkpoint.state_of": {
-        "state_header": state_header(place_of(numbers().plan, iter(numbers()).state_dict())),
+        "state_header": state_header(place_of(**BEGUN), ad.Options()),
         "delivered": 1,
         "position": [1],
     },

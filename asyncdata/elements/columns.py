@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from asyncdata.elements.column_store import ColumnStore, IntegerColumn, LazyColumnStore
 from asyncdata.elements.structure import (
+    PLAIN,
     is_number,
     leading_dimension,
     leaves_of,
@@ -254,14 +255,13 @@ class ColumnBatch:
         if len(parts) == 1:
             return parts[0].batch()
         found = concatenated(parts, [part.store.value for part in parts])
-        return stack([element for part in parts for element in part]) if found is None else found
+        return stack([element for part in parts for element in part]) if found is None else restacked(found)
 
     def batch(self) -> Any:
         """Return these rows as one structure, in new arrays."""
-        value = self.store.value
         if self.given():
-            return self.value
-        return map_leaves(lambda leaf, _: owned_copies(self.leaf(leaf)), value)
+            return restacked(self.value)
+        return map_leaves(lambda leaf, where: batch_of_leaf(self.leaf(leaf), where, owned_copies), self.store.value)
 
     def small_batches(self, stops: Sequence[int]) -> list[Any]:
         """Return copies of the rows up to each of `stops`, all at once; nothing unless they are small."""
@@ -271,7 +271,7 @@ class ColumnBatch:
         spans = [slice(begin + start, begin + stop) for start, stop in zip(chain((0,), stops), stops, strict=False)]
         try:
             return copies(self.store.value, spans)
-        except MemoryError:  # the batch raises it, in its place
+        except (MemoryError, StructureError):  # the batch raises it, in its place
             return []
 
     @staticmethod
@@ -355,12 +355,31 @@ def owned_copies(rows: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return joined([rows]) if rows.nbytes >= LARGE else rows.copy()
 
 
-def copies(value: Any, spans: Sequence[slice]) -> list[Any]:
-    """Return copies of some spans of rows of a structure of arrays."""
+def batch_of_leaf(
+    rows: npt.NDArray[Any], where: str, copy: Callable[[npt.NDArray[Any]], npt.NDArray[Any]] = np.asarray
+) -> Any:
+    """Return the batch of the rows of one array, by `copy` if it is an array of the same numbers.
+
+    `stack` decides what a batch of objects is: they may be arrays, numbers or structures, some of them missing. So a
+    batch does not depend on whether its rows came in columns.
+    """
+    if rows.dtype.kind in "OSU":
+        items = [*rows]
+        return copy(rows) if PLAIN.issuperset(map(type, items)) else stack(items, where)
+    return copy(rows) if rows.dtype.isnative or rows.dtype.kind == "V" else rows.astype(rows.dtype.newbyteorder("="))
+
+
+def restacked(value: Any) -> Any:
+    """Return new arrays as the batch of their rows."""
+    return map_leaves(batch_of_leaf, value)
+
+
+def copies(value: Any, spans: Sequence[slice], where: str = "") -> list[Any]:
+    """Return the batches of some spans of rows of a structure of arrays, in new arrays."""
     level = open_level(value)
     if level is None:
-        return [value[span].copy() for span in spans]
-    columns = [copies(part, spans) for part in level.parts]
+        return [batch_of_leaf(value[span], where, np.ndarray.copy) for span in spans]
+    columns = [copies(part, spans, where + name) for part, name in zip(level.parts, level.names, strict=True)]
     return [level.rebuild([column[place] for column in columns]) for place in range(len(spans))]
 
 

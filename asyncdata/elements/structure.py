@@ -26,6 +26,7 @@ from asyncdata.memory.buffer_pool import LARGE, joined
 
 __all__ = (
     "LEAVES",
+    "PLAIN",
     "LeadingDimension",
     "TreeLevel",
     "as_arrays",
@@ -58,6 +59,9 @@ CURES = {
 """Advice for leaves that do not match, by what differs."""
 
 NUMBERS = frozenset({int, float, bool, complex})
+
+PLAIN: Final = frozenset({str, bytes, type(None)})
+"""Types of leaves that make a batch an array of objects."""
 
 IN_MEMORY: Final = (dict, UserDict, MappingProxyType)
 """Mappings whose parts are in memory."""
@@ -135,7 +139,7 @@ def stack_other(column: list[Any], kind: type[Any], where: str) -> Any:
         return objects(column)
     levels = [open_level(value) for value in column]
     if levels[0] is None:
-        return objects(column)
+        return np.array(column) if kind is np.void and len({value.dtype for value in column}) == 1 else objects(column)
     opened = [arranged(level, levels[0].names) for level in levels if level is not None]
     check_same(column, [level.names for level in opened], "parts", where)
     parts = zip(*[level.parts for level in opened], strict=True)
@@ -174,14 +178,11 @@ def is_number(kind: type[Any]) -> bool:
 
 
 def stack_mixed(column: list[Any], kinds: set[type[Any]], where: str) -> Any:
-    """Stack a column of several types: numbers and arrays mix under NumPy's rules, other leaves become objects."""
-    structured = [open_level(value) is not None for value in column]
-    if any(structured):
-        odd = structured.index(not structured[0]) if not all(structured) else first_change(list(map(type, column)))
-        raise StructureError(
-            f"{leaf(where)} of element {odd} of the batch is a {type(column[odd]).__name__}, "
-            f"that of element 0 a {type(column[0]).__name__}"
-        )
+    """Stack a column of several types: numbers and arrays mix under NumPy's rules, other leaves become objects, and so
+    do values beside None, which are missing."""
+    if all(kind in PLAIN or is_number(kind) for kind in kinds) and not kinds.isdisjoint(PLAIN):
+        return objects(column)
+    check_alike(column, where)
     if any_tensor(column):
         return stack_leaves_of_torch(column, where)
     others = {kind for kind in kinds if not is_number(kind)}
@@ -195,13 +196,36 @@ def stack_mixed(column: list[Any], kinds: set[type[Any]], where: str) -> Any:
     return objects(column)
 
 
+def check_alike(column: list[Any], where: str) -> None:
+    """Raise if some values have parts, unless all are of one type, or missing."""
+    there = [place for place, value in enumerate(column) if value is not None]
+    structured = [open_level(column[place]) is not None for place in there]
+    kinds: list[type[Any]] = [type(column[place]) for place in there]
+    if any(structured) and kinds.count(kinds[0]) < len(kinds):
+        odd = structured.index(not structured[0]) if not all(structured) else first_change(kinds)
+        raise StructureError(
+            f"{leaf(where)} of element {there[odd]} of the batch is a {kinds[odd].__name__}, "
+            f"that of element {there[0]} a {kinds[0].__name__}"
+        )
+
+
 def stack_arrays(column: list[npt.NDArray[Any]], where: str) -> npt.NDArray[Any]:
     shapes = [array.shape for array in column]
     check_same(column, shapes, "shape", where)
     if not shapes[0]:
         return np.array(column)
+    column = of_one_kind(column)
     join = joined if column[0].nbytes * len(column) >= LARGE else np.concatenate
     return join(column).reshape((len(column), *shapes[0]))
+
+
+def of_one_kind(arrays: list[npt.NDArray[Any]]) -> list[npt.NDArray[Any]]:
+    """Return arrays unchanged; if one is of objects, all as objects: NumPy would make times numbers, and numbers
+    Python's."""
+    mixed = arrays[0].dtype != arrays[-1].dtype or len({array.dtype for array in arrays}) > 1
+    if not mixed or all(array.dtype != object for array in arrays):
+        return arrays
+    return [a if a.dtype == object else objects([*a.reshape(-1)]).reshape(a.shape) for a in arrays]
 
 
 def stack_masked(column: list[Any], where: str) -> Any:
@@ -236,10 +260,8 @@ def numbers(column: list[Any], where: str) -> npt.NDArray[Any]:
 
 
 def objects(column: list[Any]) -> npt.NDArray[Any]:
-    """Return an array of objects."""
-    array = np.empty(len(column), dtype=object)
-    array[:] = column
-    return array
+    """Return an array of objects, each unchanged."""
+    return np.fromiter(column, object, len(column))
 
 
 def check_same(column: list[Any], traits: list[Any], name: str, where: str) -> None:

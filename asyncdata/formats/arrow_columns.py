@@ -1,17 +1,29 @@
-"""Converts Arrow columns to NumPy arrays, without creating rows."""
+"""Converts Arrow columns to NumPy arrays: the type of a column alone decides the form of its values."""
 
 from __future__ import annotations
 
-from typing import Any
+import copy
+import decimal
+from collections.abc import Callable, Sequence
+from typing import Any, Final, cast
 
 import numpy as np
 import numpy.typing as npt
 
+from asyncdata.elements.structure import objects, rows_of, stack
 from asyncdata.runtime.optional_packages import require
 
-__all__ = ("INSTALL", "arrow", "columns_of")
+__all__ = ("INSTALL", "arrow", "columns_of", "is_a", "pairs_of")
 
 INSTALL = "'asyncdata[parquet]'"
+
+Array = npt.NDArray[Any]
+
+IMMUTABLE: Final = frozenset({str, bytes, type(None), decimal.Decimal})
+"""Types of objects that several rows may share."""
+
+INTERVAL: Final = np.dtype([("months", "<i4"), ("days", "<i4"), ("nanoseconds", "<i8")])
+"""How Arrow stores intervals of months, days and nanoseconds."""
 
 
 def arrow(module: str, method: str) -> Any:
@@ -20,108 +32,272 @@ def arrow(module: str, method: str) -> Any:
 
 
 def columns_of(table: Any) -> dict[str, Any]:
-    """Return a table's columns by name: arrays of numbers, or of objects for strings, lists and missing values.
+    """Return a table's columns by name: arrays with a value for each row, and dicts of columns for structs.
 
-    Structs become dicts of columns, and lists of one length arrays with one more axis. `ValueError` for columns with
-    one name, or for values that Python does not have.
+    Rows are the values along the first axis. The type of a column decides their form, in each row, list and struct; the
+    table is in docs/formats.md. `stack` of any rows in turn is their batch: an array of objects does not show it.
+    `ValueError` for columns, or fields of a struct, with one name.
     """
-    names = table.column_names
-    if len(set(names)) < len(names):
-        raise ValueError(f"it has two columns {next(name for name in names if names.count(name) > 1)!r}")
-    return {name: column_of(table.column(place)) for place, name in enumerate(table.column_names)}
-
-
-def column_of(column: Any) -> Any:
-    """Return one column."""
     pa = arrow("pyarrow", "columns of Arrow")
-    kind = column.type
-    if pa.types.is_dictionary(kind):
-        return column_of(column.cast(kind.value_type))
-    if isinstance(kind, pa.BaseExtensionType):
-        stored = column_of(pa.chunked_array([part.storage for part in column.chunks], kind.storage_type))
-        return shaped(stored, kind) if isinstance(kind, pa.FixedShapeTensorType) else stored
-    if pa.types.is_struct(kind) and not column.null_count and kind.num_fields:
-        fields = zip([kind.field(place).name for place in range(kind.num_fields)], column.flatten(), strict=True)
-        return {name: column_of(part) for name, part in fields}
-    if pa.types.is_fixed_size_list(kind) and not column.null_count and is_plain(pa, kind.value_type):
-        return lists_of_one_length(pa, column, kind.list_size)
-    if column.null_count or not is_plain(pa, kind):
-        return objects_of(pa, column)
-    return column.to_numpy()
+    check_names("it has two columns", table.column_names)
+    return {name: joined([*map(column_of, chunks_of(pa, table.column(name)))]) for name in table.column_names}
 
 
-def is_plain(pa: Any, kind: Any) -> bool:
+def check_names(problem: str, names: Sequence[str]) -> None:
+    """Raise `ValueError` if a name occurs twice."""
+    if len(set(names)) < len(names):
+        raise ValueError(f"{problem} {next(name for name in names if names.count(name) > 1)!r}")
+
+
+def chunks_of(pa: Any, column: Any) -> list[Any]:
+    """Return the parts of a column, at least one."""
+    return column.chunks or [pa.nulls(0, column.type)]
+
+
+def joined(parts: Sequence[Any]) -> Any:
+    """Return consecutive parts of a column as one."""
+    if len(parts) == 1:
+        return parts[0]
+    if all(isinstance(part, dict) for part in parts):
+        return {name: joined([part[name] for part in parts]) for name in parts[0]}
+    if all(isinstance(part, np.ndarray) for part in parts):
+        arrays = cast("Sequence[Array]", parts)
+        if len({(array.dtype, array.shape[1:]) for array in arrays}) == 1:
+            return np.concatenate(arrays)
+    return objects([row for part in parts for row in rows_of(part, size_of(part))])
+
+
+def size_of(column: Any) -> int:
+    """Return the number of rows."""
+    while isinstance(column, dict):
+        column = next(iter(cast("dict[str, Any]", column).values()))
+    return len(column)
+
+
+def column_of(array: Any) -> Any:
+    """Return the values of an Arrow array."""
+    kind = array.type
+    return next((form for name, form in FORMS.items() if is_a(name, kind)), plain_objects)(array)
+
+
+def is_a(name: str, kind: Any) -> bool:
+    """Return whether a type is of this kind, which older versions of pyarrow may not have."""
+    pa = arrow("pyarrow", "columns of Arrow")
+    if name == "extension":
+        return isinstance(kind, pa.BaseExtensionType)
+    test = getattr(pa.types, f"is_{name}", None)
+    return test is not None and test(kind)
+
+
+def is_number(kind: Any) -> bool:
     """Return whether values are numbers or times, which NumPy also has."""
-    is_number = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)
-    is_time = pa.types.is_timestamp(kind) and kind.tz is None
-    return is_number or is_time or pa.types.is_duration(kind) or pa.types.is_date(kind)
+    return any(is_a(name, kind) for name in NUMBERS)
 
 
-def lists_of_one_length(pa: Any, column: Any, size: int) -> Any:
-    """Return lists as rows of one array."""
-    values = pa.chunked_array([part.flatten() for part in column.chunks], column.type.value_type)
-    if values.null_count:
-        return objects_of(pa, column)
-    return values.to_numpy().reshape(len(column), size)
+def no_items(kind: Any) -> Array | None:
+    """Return an empty list of a type that makes one array in a list, as numbers and lists of a fixed size do; `None`
+    for other types, which make an array of objects."""
+    pa = arrow("pyarrow", "columns of Arrow")
+    if is_a("extension", kind):
+        found = no_items(pa.bool_() if is_bool8(kind) else kind.storage_type)
+        return tensors(found, kind) if found is not None and is_tensor(kind) else found
+    if is_a("dictionary", kind) or is_a("run_end_encoded", kind):
+        return no_items(kind.value_type)
+    if is_a("fixed_size_list", kind):
+        found = no_items(kind.value_type)
+        return None if found is None else np.empty((0, kind.list_size, *found.shape[1:]), found.dtype)
+    return numbers(pa.array([], kind)) if is_number(kind) else None
 
 
-def shaped(rows: npt.NDArray[Any], kind: Any) -> npt.NDArray[Any]:
-    """Return lists of one length as rows of one array, given their numbers; as objects if some are missing."""
+def is_bool8(kind: Any) -> bool:
+    """Return whether values are booleans that are stored as bytes."""
+    return kind.extension_name == "arrow.bool8"
+
+
+def is_tensor(kind: Any) -> bool:
+    """Return whether values are tensors of one shape."""
+    return kind.extension_name == "arrow.fixed_shape_tensor"
+
+
+def valid_places(array: Any) -> npt.NDArray[np.bool_]:
+    """Return which values are not missing."""
+    return array.is_valid().to_numpy(zero_copy_only=False)
+
+
+def numbers(array: Any) -> Array:
+    """Return numbers and times; objects, NumPy's scalars and None, if some are missing."""
+    pa = arrow("pyarrow", "columns of Arrow")
+    if array.null_count:
+        found = np.empty(len(array), object)
+        found[valid_places(array)] = [*numbers(array.drop_null())]
+        return found
+    kind = array.type
+    if pa.types.is_timestamp(kind) and kind.tz is not None:
+        return array.view(pa.timestamp(kind.unit)).to_numpy(zero_copy_only=False)
+    if pa.types.is_time(kind):
+        since_midnight = array.view(pa.int32() if kind.bit_width == 32 else pa.int64()).to_numpy(zero_copy_only=False)
+        return since_midnight.astype(np.int64).view(f"m8[{kind.unit}]")
+    return array.to_numpy(zero_copy_only=False)
+
+
+def plain_objects(array: Any) -> Array:
+    """Return texts, bytes and decimals."""
+    try:
+        return array.to_numpy(zero_copy_only=False)
+    except NotImplementedError:
+        return objects(array.to_pylist())
+
+
+def intervals(array: Any) -> Any:
+    """Return intervals as dicts of months, days and nanoseconds."""
+    raw = stored(array, 1, INTERVAL)
+    return with_missing({name: raw[name].copy() for name in cast("Any", INTERVAL).names}, array)
+
+
+def stored(array: Any, place: int, dtype: Any) -> Array:
+    """Return the numbers in one of the buffers of an array."""
+    dtype, count = np.dtype(dtype), len(array)
+    data = array.buffers()[place] if count else b""
+    return np.frombuffer(data, dtype, count, array.offset * dtype.itemsize if count else 0)
+
+
+def structs(array: Any) -> Any:
+    """Return structs as columns; as dicts and None if some are missing."""
+    kind = array.type
+    names = [kind.field(place).name for place in range(kind.num_fields)]
+    check_names("a struct has two fields", names)
+    columns = {name: column_of(array.field(place)) for place, name in enumerate(names)}
+    return with_missing(columns, array) if names else objects([{} if one else None for one in valid_places(array)])
+
+
+def with_missing(columns: dict[str, Any], array: Any) -> Any:
+    """Return columns unchanged if no row of an Arrow array is missing; else as dicts and None."""
+    if not array.null_count:
+        return columns
+    rows = zip(rows_of(columns, len(array)), valid_places(array), strict=True)
+    return objects([row if valid else None for row, valid in rows])
+
+
+def lists(array: Any) -> Array:
+    """Return lists of any kind as arrays."""
+    kind, valid = array.type, valid_places(array)
+    if is_a("fixed_size_list", kind):
+        lengths = np.where(valid, kind.list_size, 0)
+    else:
+        lengths = array.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
+    stops = np.cumsum(lengths, dtype=np.int64)
+    items = column_of(array.flatten())  # without those of missing lists
+    found = arrays_of_items(items, stops - lengths, stops, valid, no_items(kind.value_type))
+    none = None if len(array) else no_items(kind)
+    return found if none is None else none
+
+
+def maps(array: Any) -> Array:
+    """Return maps as arrays of their pairs, each a tuple of key and value."""
+    keys, values, offsets = pairs_of(array)
+    pairs = objects([*zip(*[rows_of(column_of(part), len(part)) for part in (keys, values)], strict=True)])
+    return arrays_of_items(pairs, offsets[:-1], offsets[1:], valid_places(array), None)
+
+
+def pairs_of(array: Any) -> tuple[Any, Any, Array]:
+    """Return the keys and values of maps, and where the pairs of each map begin and end."""
+    offsets = array.offsets.to_numpy(zero_copy_only=False) if len(array) else np.zeros(1, np.int32)
+    start, count = int(offsets[0]), int(offsets[-1] - offsets[0])
+    return array.keys.slice(start, count), array.items.slice(start, count), offsets - start
+
+
+def arrays_of_items(items: Any, starts: Array, stops: Array, valid: Array, none: Array | None) -> Array:
+    """Return the items from each start to its stop as an array, all as rows of one array if they have one length.
+
+    `none` is an empty list of items that make one array, unless one of them is missing; `None` if they are objects.
+    """
+    if none is None and (isinstance(items, dict) or items.ndim > 1):
+        items = objects(rows_of(items, size_of(items)))
+    rows = cast("Array", items if items.flags.writeable else items.copy())
+    uniform = none is None or rows.dtype != object
+    sizes = stops - starts
+    if uniform and len(valid) and valid.all() and (sizes == sizes[0]).all() and sizes.sum() == len(rows):
+        return rows.reshape(len(valid), int(sizes[0]), *rows.shape[1:])
+    found = np.empty(len(valid), object)
+    for place, (start, stop) in enumerate(zip(starts.tolist(), stops.tolist(), strict=True)):
+        if valid[place]:
+            part = rows[start:stop]
+            found[place] = part if none is None or uniform else array_of_list(part, none)
+    return found
+
+
+def array_of_list(items: Array, none: Array) -> Array:
+    """Return the items of one list as an array of numbers; as objects if some, or items of them, are missing."""
+    if not len(items):
+        return none
+    return stack([*items]) if all(np.shape(item) == none.shape[1:] for item in items) else items
+
+
+def values_of_extension(array: Any) -> Any:
+    """Return tensors as arrays, and values of other types of extensions as those of their storage."""
+    kind, storage = array.type, array.storage
+    found = column_of(storage.cast("bool") if is_bool8(kind) else storage)
+    return tensors(found, kind) if is_tensor(kind) else found
+
+
+def tensors(rows: Array, kind: Any) -> Array:
+    """Return lists of one length with the shape of their tensors."""
     axes = kind.permutation or range(len(kind.shape))
     if rows.dtype != object:
         return rows.reshape(len(rows), *kind.shape).transpose(0, *(1 + axis for axis in axes))
-    for place, row in enumerate(rows):
-        if row is not None:
-            rows[place] = row.reshape(kind.shape).transpose(*axes)
-    return rows
+    return objects([None if row is None else row.reshape(kind.shape).transpose(*axes) for row in rows])
 
 
-def objects_of(pa: Any, column: Any) -> npt.NDArray[Any]:
-    """Return values without a NumPy dtype as objects: lists of numbers as arrays, missing values as None."""
-    kind = column.type
-    if is_plain(pa, kind):
-        return scalars_of(column)
-    if pa.types.is_struct(kind) and kind.num_fields:
-        return structs_of(column)
-    listed = pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
-    if listed and is_plain(pa, kind.value_type):
-        incomplete = any(part.values.null_count for part in column.chunks)  # also those of missing lists
-        return lists_with_missing(column) if incomplete else column.to_numpy()
-    if pa.types.is_string(kind) or pa.types.is_binary(kind):
-        return column.to_numpy()
-    try:
-        return filled(len(column), column.to_pylist())
-    except OverflowError as error:
-        raise ValueError(f"a value of the type {kind} is out of Python's range: {error}") from error
+def values_of_runs(array: Any) -> Any:
+    """Return the values of a run-end encoded array."""
+    start, count = int(array.offset), len(array)
+    ends: Any = array.run_ends.to_numpy()
+    runs: Array = ends.searchsorted(np.arange(start, start + count), side="right")
+    return picked(column_of(array.values), runs, np.ones(count, bool))
 
 
-def filled(size: int, values: Any) -> npt.NDArray[Any]:
-    """Return values as an array of objects."""
-    found = np.empty(size, object)
-    found[:] = values
-    return found
+def values_of_dictionary(array: Any) -> Any:
+    """Return the values of a dictionary-encoded array."""
+    indices = array.indices
+    places = indices.fill_null(0).to_numpy(zero_copy_only=False)
+    return picked(column_of(array.dictionary), places, valid_places(indices))
 
 
-def scalars_of(column: Any) -> npt.NDArray[Any]:
-    """Return numbers or times as NumPy's, as in a column without missing values, and missing ones as None."""
-    found = np.empty(len(column), object)
-    found[column.is_valid().to_numpy(zero_copy_only=False)] = [*column.drop_null().to_numpy(zero_copy_only=False)]
-    return found
+def picked(column: Any, places: Array, valid: Array) -> Any:
+    """Return the values at some places, each its own; None where it is not valid."""
+    rows = rows_of(column, size_of(column))
+    shared = all(kind in IMMUTABLE or issubclass(kind, np.generic) for kind in set(map(type, rows)))
+    if isinstance(column, np.ndarray) and valid.all():
+        values = cast("Array", column)
+        if shared or values.dtype != object:
+            return values[places]
+    pairs = zip(places.tolist(), valid.tolist(), strict=True)
+    found = [rows[place] if there else None for place, there in pairs]
+    return objects(found if shared else [copy.deepcopy(row) for row in found])
 
 
-def lists_with_missing(column: Any) -> npt.NDArray[Any]:
-    """Return lists of numbers as arrays; those with missing values as arrays of objects, so no number is rounded."""
-    found = np.empty(len(column), object)
-    for place, row in enumerate(column):
-        if (values := row.values) is not None:
-            found[place] = scalars_of(values) if values.null_count else values.to_numpy(zero_copy_only=False)
-    return found
+def union_values(array: Any) -> Array:
+    """Return the values of a union, each in the form of its own type."""
+    kind = array.type
+    columns = [column_of(array.field(place)) for place in range(kind.num_fields)]
+    fields = dict(zip(kind.type_codes, [rows_of(column, size_of(column)) for column in columns], strict=True))
+    places = stored(array, 2, np.int32).tolist() if kind.mode == "dense" else range(len(array))
+    codes = stored(array, 1, np.int8).tolist()  # `type_codes` of pyarrow are those of the whole, not of a slice
+    return objects([fields[code][place] for code, place in zip(codes, places, strict=True)])
 
 
-def structs_of(column: Any) -> npt.NDArray[Any]:
-    """Return structs as dicts of the same values as in a column without missing structs."""
-    kind = column.type
-    names = [kind.field(place).name for place in range(kind.num_fields)]
-    rows = zip(*(column_of(part) for part in column.flatten()), strict=True)
-    there = column.is_valid().to_pylist()
-    return filled(len(column), [dict(zip(names, row)) if valid else None for valid, row in zip(there, rows)])
+NUMBERS: Final = ("integer", "floating", "boolean", "timestamp", "duration", "date", "time")
+"""Kinds of types of which NumPy has numbers or times."""
+
+FORMS: Final[dict[str, Callable[[Any], Any]]] = {
+    "extension": values_of_extension,
+    "dictionary": values_of_dictionary,
+    "run_end_encoded": values_of_runs,
+    "struct": structs,
+    "map": maps,
+    **dict.fromkeys(("list", "large_list", "fixed_size_list", "list_view", "large_list_view"), lists),
+    **dict.fromkeys(NUMBERS, numbers),
+    "interval": intervals,
+    "union": union_values,
+}
+"""How values of each kind of type are converted; those of others are objects."""

@@ -29,10 +29,11 @@ __all__ = ("ParquetDataset",)
 class ParquetDataset(Dataset[dict[str, Any]]):
     """The rows of Parquet files, each a dict of values by column; batches are made from complete columns.
 
-    Numbers are NumPy numbers, strings `str`, lists arrays, structs dicts, and missing values `None`. Lists of a fixed
-    size are rows of one array in a batch. Files are read one row group at a time. A row group that cannot be read is a
-    `DataLossError` in its place, and the next one follows; a file that is not a Parquet file is one error, and the next
-    file follows. Needs pyarrow: `pip install 'asyncdata[parquet]'`.
+    Numbers and times are NumPy's, strings `str`, lists arrays, structs dicts, and missing values `None`; the type of a
+    column decides it (docs/formats.md has the table), and a batch is what stacking its rows gives. Files are read one
+    row group at a time. A row group that cannot be read is a `DataLossError` in its place, and the next one follows; a
+    file that is not a Parquet file is one error, and the next file follows. Needs pyarrow: `pip install
+    'asyncdata[parquet]'`.
 
     >>> import asyncdata as ad, tempfile, pathlib
     >>> import pyarrow, pyarrow.parquet  # doctest: +SKIP

@@ -27,8 +27,7 @@ class FileContents:
     ) -> None:
         self._stream = stream
         self._name = name
-        self._in_thread = scope.in_thread
-        self._meter = scope.meter
+        self.scope = scope
         self._expand: Decompressor | None = decompressor(compression, name) if compression else None
         self._head: Buffer = b""
         self._ended = False  # within the first bytes
@@ -46,12 +45,12 @@ class FileContents:
 
     async def begin(self) -> Entry:
         """Open the file; return its entry."""
-        with retries_counted(self._meter.retried):
+        with retries_counted(self.scope.meter.retried):
             return await self._stream.begin()
 
     def took(self, count: int) -> None:
         """Record that `count` bytes of the file were read directly."""
-        self._meter.read += count
+        self.scope.meter.read += count
 
     async def recognise(self, is_plain: Callable[[bytes], bool]) -> None:
         """Detect the compression from the first bytes, unless `is_plain` accepts them; later reads raise errors."""
@@ -76,13 +75,13 @@ class FileContents:
         if expand is None:
             return await self._next()
         if expand.waiting:
-            return await self._in_thread(partial(expand.feed, b""))
+            return await self.scope.in_thread(partial(expand.feed, b""))
         try:
             data = await self._next()
         except StopAsyncIteration:
             expand.finish()
             raise
-        return await self._in_thread(partial(expand.feed, data))
+        return await self.scope.in_thread(partial(expand.feed, data))
 
     async def _next(self) -> Buffer:
         """Return the next bytes of the file before decompression."""
@@ -99,7 +98,7 @@ class FileContents:
 
     async def _more(self) -> Buffer:
         """Return the next bytes of the stream; none at its end."""
-        with retries_counted(self._meter.retried):
+        with retries_counted(self.scope.meter.retried):
             data = await anext(self._stream, b"")
         self.took(len(data))
         return data

@@ -13,11 +13,14 @@ from asyncdata.executors.scope import Scope
 from asyncdata.formats.column_parser import ROWS, part_of
 from asyncdata.formats.parquet_groups import (
     TAIL,
+    DecodedGroup,
     PartsOfFile,
     Selection,
     as_data_loss,
+    check_columns,
     checked_tail,
     metadata_in,
+    places_of,
     spans,
 )
 from asyncdata.graph.node import ELSEWHERE
@@ -74,23 +77,25 @@ class ParquetFile(NumberedFile):
             tail = await self.tail(contents, entry)
             metadata = await contents.scope.in_thread(partial(metadata_in, tail, entry.size))
             needed = selection.needed(metadata, self.shown)
+            await contents.scope.in_thread(partial(check_columns, metadata, entry.size, needed))
             groups = await contents.scope.in_thread(partial(selection.groups, metadata, tail, entry.size))
         except (OSError, ValueError) as error:
             yield ParsedChunk([as_data_loss(error, self.shown)], offset, lost=True)
             return
         groups = [group for group in groups if group >= offset]
-        contents.set_groups(groups, lambda group: spans(metadata, group, needed))
+        places = places_of(metadata, needed)
+        contents.set_groups(groups, lambda group: spans(metadata, group, places, entry.size))
         for group in groups:
             try:
                 parts = await contents.group(group)
                 decode = partial(selection.decoded, metadata, group, PartsOfFile(entry.size, parts), needed)
-                columns, rows = await contents.scope.in_thread(decode)
+                decoded = await contents.scope.in_thread(decode)
             except (OSError, ValueError) as error:
                 count = 1 if self.files is None else metadata.row_group(group).num_rows
                 errors: list[Any] = [copy.copy(as_data_loss(error, self.shown, group)) for _ in range(count)]
                 yield ParsedChunk(errors, group, end=group + 1)
                 continue
-            for found in in_parts(columns, rows, want, group):
+            for found in in_parts(decoded, want, group, self.shown):
                 yield found
 
     async def tail(self, contents: TableContents, entry: Entry) -> bytes:
@@ -103,13 +108,20 @@ class ParquetFile(NumberedFile):
         return tail
 
 
-def in_parts(columns: dict[str, Any], rows: int, want: Demand, group: int) -> Iterator[ParsedChunk]:
+def in_parts(decoded: DecodedGroup, want: Demand, group: int, name: str) -> Iterator[ParsedChunk]:
     """Yield the rows of a row group in chunks of the demand."""
+    columns, rows, lost = decoded
     for begin in range(0, rows, ROWS):
         size = min(ROWS, rows - begin)
         some, start = ColumnBatch(part_of(columns, begin, begin + size), size), 0
         while start < size:
             stop = min(size, start + want.items)
+            found = some[start:stop]
+            if lost and not lost.keys().isdisjoint(range(begin + start, begin + stop)):
+                found = [
+                    decoded.error(row, name, group) if row in lost else item
+                    for row, item in enumerate(found, begin + start)
+                ]
             end = group + 1 if begin + stop == rows else -1
-            yield ParsedChunk(some[start:stop], group, begin + start, end)
+            yield ParsedChunk(found, group, begin + start, end)
             start = stop

@@ -17,11 +17,14 @@ from asyncdata.errors import DataLossError
 from asyncdata.formats.column_parser import part_of
 from asyncdata.formats.parquet_groups import (
     TAIL,
+    DecodedGroup,
     PartsOfFile,
     Selection,
     as_data_loss,
+    check_columns,
     checked_tail,
     metadata_in,
+    places_of,
     spans,
 )
 from asyncdata.runtime.tickets import END, Position
@@ -34,7 +37,7 @@ __all__ = ("ParquetFiles",)
 CACHED_GROUPS: Final = 8
 """How many decoded row groups are cached."""
 
-Group: TypeAlias = dict[str, Any] | Exception
+Group: TypeAlias = DecodedGroup | Exception
 
 
 @dataclass
@@ -44,6 +47,7 @@ class KnownTable:
     status: Status
     metadata: Any = None
     needed: list[str] | None = None
+    places: Sequence[int] = ()
     begins: list[int] = field(default_factory=lambda: [0])
     """The number of each row group's first row, and at the end the number of rows."""
     error: Exception | None = None
@@ -89,7 +93,9 @@ class ParquetFiles(NumberedFiles):
             tail = file.read_at(status.size - length, length)
         metadata = metadata_in(tail, status.size)
         rows = [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
-        return KnownTable(status, metadata, self.selection.needed(metadata, name), [0, *accumulate(rows)])
+        needed = self.selection.needed(metadata, name)
+        check_columns(metadata, status.size, needed)
+        return KnownTable(status, metadata, needed, places_of(metadata, needed), [0, *accumulate(rows)])
 
     def count(self, path: str) -> int:
         known = self.of(path)
@@ -118,36 +124,37 @@ class ParquetFiles(NumberedFiles):
                 raise DataLossError(f"{without_query(path)}: the file has changed since its end was read")
             for place in sorted(range(len(records)), key=records.__getitem__):  # each row group once
                 group = bisect_right(known.begins, records[place]) - 1
-                columns = self.group(file, path, known, group)
-                found[place] = columns
-                if not isinstance(columns, Exception):
-                    row = records[place] - known.begins[group]
-                    (element,) = ColumnBatch(part_of(columns, row, row + 1), 1)
-                    found[place] = copy.deepcopy(
-                        element
-                    )  # the row group stays cached, and the consumer may change its rows
+                decoded = self.group(file, path, known, group)
+                row = records[place] - known.begins[group]
+                if isinstance(decoded, Exception):
+                    found[place] = decoded
+                elif row in decoded.lost:
+                    found[place] = decoded.error(row, without_query(path), group)
+                else:
+                    (element,) = ColumnBatch(part_of(decoded.columns, row, row + 1), 1)
+                    found[place] = copy.deepcopy(element)  # the row group stays cached; the consumer may change a row
         return found
 
     def group(self, file: AnyPart, path: str, known: KnownTable, group: int) -> Group:
-        """Return the columns of a row group, or its error."""
+        """Return the rows of a row group, or its error."""
         with self.lock:
-            if (columns := self.groups.get((path, group))) is not None:
+            if (decoded := self.groups.get((path, group))) is not None:
                 self.groups.move_to_end((path, group))
-                return columns
-        columns = self.decoded(file, path, known, group)
+                return decoded
+        decoded = self.decoded(file, path, known, group)
         with self.lock:
-            self.groups[path, group] = columns
+            self.groups[path, group] = decoded
             if len(self.groups) > CACHED_GROUPS:
                 self.groups.popitem(last=False)
-        return columns
+        return decoded
 
     def decoded(self, file: AnyPart, path: str, known: KnownTable, group: int) -> Group:
         """Read a row group."""
         try:
-            wanted = spans(known.metadata, group, known.needed)
+            wanted = spans(known.metadata, group, known.places, known.status.size)
             parts = [(start, file.read_at(start, size)) for start, size in wanted]
             source = PartsOfFile(known.status.size, parts)
-            return self.selection.decoded(known.metadata, group, source, known.needed)[0]
+            return self.selection.decoded(known.metadata, group, source, known.needed)
         except (OSError, ValueError) as error:
             return as_data_loss(error, without_query(path), group).with_traceback(None)
 

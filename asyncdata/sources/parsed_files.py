@@ -218,6 +218,16 @@ class ParsedFile(Node):
         parser = self.parser(contents.compressed)
         try:
             await self.begin_at(parser, offset)
+        except (OSError, DataLossError) as error:
+            yield ParsedChunk([error], parser.offset, parser.passed, lost=True)
+            return
+        async with aclosing(self.parse_all(parser, contents, want)) as source:
+            async for found in source:
+                yield found
+
+    async def parse_all(self, parser: Parser, contents: Any, want: Demand) -> AsyncGenerator[ParsedChunk, None]:
+        """Yield what a parser finds in the contents."""
+        try:
             async for chunk in contents:
                 parser.feed(chunk)
                 idle = True

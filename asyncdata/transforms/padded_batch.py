@@ -193,6 +193,8 @@ def join_leaves(column: list[Any], join: Callable[..., Any], where: str, *guides
     columns = None if first is None else columns_of(column, {*kinds})
     if first is None or columns is None:
         levels = [open_level(element) for element in column]
+        if type(None) in kinds and any(level is not None for level in levels):
+            return stack(column, where)
         check_same(column, [level and sorted(level.names) for level in levels], "parts", where)
         if first is None:
             return join(column, where, *guides)

@@ -9,6 +9,7 @@ from asyncdata.web.body_memory import bytes_of_items
 from asyncdata.web.channel import Channel
 from asyncdata.web.decoding import format_of
 from asyncdata.web.durable import DurableChannel
+from asyncdata.web.idempotency import check_same_body, digest_of_body
 
 __all__ = ("AnyChannel", "ChannelWriter", "DiskWriter", "MemoryWriter", "Payload", "writer_of")
 
@@ -34,7 +35,10 @@ class ChannelWriter(Protocol):
     """Accepts all items of a request, or none."""
 
     async def put(self, payload: Payload) -> bool:
-        """Accept it: `False` if its key was accepted before. Raises `ChannelFull`, `ClosedError` or `PlanError`."""
+        """Accept it: `False` if its key was accepted before, with the same body.
+
+        Raises `ChannelFull`, `ClosedError` or `PlanError`; `KeyReusedError` if the key came with another body.
+        """
         ...
 
 
@@ -44,15 +48,19 @@ class MemoryWriter:
 
     def __init__(self, channel: Channel) -> None:
         self.channel = channel
-        self.known: dict[str, None] = {}
+        self.known: dict[str, bytes] = {}
+        """The digests of bodies, by their keys."""
 
     async def put(self, payload: Payload) -> bool:
-        if payload.key in self.known:
+        form, key = format_of(payload.content_type), payload.key
+        digest = b"" if key is None else digest_of_body(form, payload.body)
+        if key in self.known:
+            check_same_body(self.known[key], digest)
             return False
-        size = bytes_of_items(format_of(payload.content_type), payload.body, payload.items, payload.decoded)
+        size = bytes_of_items(form, payload.body, payload.items, payload.decoded)
         self.channel.send_nowait(payload.items, version=payload.version, nbytes=size)
-        if payload.key is not None:
-            self.known[payload.key] = None
+        if key is not None:
+            self.known[key] = digest
             if len(self.known) > KNOWN_KEYS:
                 del self.known[next(iter(self.known))]
         return True

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections import deque
 from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass
+from json.encoder import encode_basestring_ascii
 from operator import index
 from typing import Any, Final, Protocol, Self, final
 from zlib import crc32
@@ -93,7 +95,7 @@ class Given:
             self.id, self.since, self.digests = event.id, 0, ""
             return
         self.since += 1
-        if self.since <= MOST_DIGESTS:
+        if self.id and self.since <= MOST_DIGESTS:
             self.digests += digest_of(event)
 
     def begin_again(self) -> None:
@@ -121,6 +123,7 @@ class HttpStreamReader:
 
     def __init__(self, stream: HttpStream) -> None:
         self.stream = stream
+        self.decode: Decode = json_decoder().decode if stream.decode is None else stream.decode
         self.name = f"from_http_stream({redacted(stream.url).partition('?')[0]})"
         self.again = Reconnecting(self.name, stream.give_up_seconds)
         self.given = Given()
@@ -139,34 +142,43 @@ class HttpStreamReader:
 
     def state_dict(self) -> dict[str, Any]:
         given = self.given
-        return {"id": given.id, "since": given.since, "digests": given.digests}
+        found: dict[str, Any] = {"id": given.id, "since": given.since, "digests": given.digests}
+        return {name: value for name, value in found.items() if value}
+
+    def state_text(self) -> str:
+        """Return the state as JSON."""
+        given = self.given
+        return (
+            json.dumps(self.state_dict())
+            if given.since or not given.id
+            else f'{{"id": {encode_basestring_ascii(given.id)}}}'
+        )
+
+    @property
+    def has_id(self) -> bool:
+        """Whether there is an id from which it can resume."""
+        return bool(self.given.id)
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         given = self.given
-        given.id, given.since = str(state["id"]), index(state["since"])
+        given.id, given.since = str(state.get("id", "")), index(state.get("since", 0))
         given.digests = str(state.get("digests", ""))
-        if not given.id:
+        if state and not given.id:
             raise ResumeError(
                 "no event had an id when the state was saved, so the stream cannot resume; start without the state"
             )
 
     async def __anext__(self) -> Any:
-        while (data := self.next_data()) is None:
-            if self.ended:
-                await self.aclose()
-                raise StopAsyncIteration
-            await self.read()
-        decode = self.stream.decode
-        return json_decoder().decode(data) if decode is None else decode(data)
-
-    def next_data(self) -> bytes | None:
-        """Return the data of the next event that has come, if there is one; others only move the id."""
-        while self.ready:
+        while True:
+            while not self.ready:
+                if self.ended:
+                    await self.aclose()
+                    raise StopAsyncIteration
+                await self.read()
             event = self.ready.popleft()
             self.given.add(event)
-            if event.data is not None:
-                return event.data
-        return None
+            if event.data is not None:  # others only move the id
+                return self.decode(event.data)
 
     async def read(self) -> None:
         """Read what comes next; connect before that, and again if the stream breaks. Any error is the end."""

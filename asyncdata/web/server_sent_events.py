@@ -52,7 +52,8 @@ class EventParser:
             return []
         begin = 1 if self.after_cr and data.startswith(b"\n") else 0
         self.after_cr = data.endswith(b"\r")
-        *lines, self.rest = LINE_END.split(self.rest + data[begin:])
+        text = self.rest + data[begin:]
+        *lines, self.rest = LINE_END.split(text) if b"\r" in text else text.split(b"\n")
         found: list[Event] = []
         for line in lines:
             if not self.begun:

@@ -24,6 +24,7 @@ from asyncdata.web.queued import Queued
 from asyncdata.web.received import Freshness, Received
 from asyncdata.web.redis_stream import RedisStream
 from asyncdata.web.stored import Stored
+from asyncdata.web.streamed import HttpStreamed
 from asyncdata.web.websocket_stream import Subscribe, WebSocketStream
 
 __all__ = (
@@ -59,7 +60,7 @@ def http_stream_source(
     check_url("from_http_stream", url, ("http://", "https://"))
     idle = seconds_for("from_http_stream", "idle_seconds", idle_seconds)
     give_up = seconds_for("from_http_stream", "give_up_seconds", give_up_seconds)
-    return AsyncIterated(
+    return HttpStreamed(
         HttpStream(str(url), decode_for("from_http_stream", decode), dict(headers or {}), idle, give_up)
     )
 

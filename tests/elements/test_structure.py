@@ -180,3 +180,35 @@ def test_renewed_arrays_cannot_be_written() -> None:
 
 def test_bytes_are_counted_through_the_structure() -> None:
     assert nbytes({"x": np.zeros(1000), "y": (b"a" * 500,)}) > 8500
+
+
+@pytest.mark.parametrize("one", [{"a": 1}, (1, "x"), {"a": {"b": (1, np.arange(2))}}])
+@pytest.mark.parametrize("step", ["batch", "padded_batch", "ragged_batch"])
+def test_none_beside_structures_makes_an_array_of_objects(one: Any, step: str) -> None:
+    for rows in ([one, None], [None, one, one], [None, None, one]):
+        (batch,) = getattr(ad.Dataset.from_iterable(rows), step)(3)
+        assert (batch.dtype, batch.shape) == (object, (len(rows),))
+        assert [row is None for row in batch] == [row is None for row in rows]
+        ds = ad.Dataset.from_iterable([{"row": row} for row in rows])
+        assert repr(list(getattr(ds, step)(3).unbatch())) == repr(list(ds))
+
+
+def test_none_beside_structures_of_several_types_is_an_error() -> None:
+    with pytest.raises(ad.StructureError, match="of element 2 of the batch is a dict, that of element 1 a tuple"):
+        stack([None, (1,), {"a": 1}])
+    with pytest.raises(ad.StructureError, match="of element 2 of the batch is a int, that of element 1 a tuple"):
+        stack([None, (1,), 1])
+
+
+def test_arrays_of_objects_beside_others_change_no_value() -> None:
+    times = np.array([1, 2], "M8[ns]")
+    objects = np.array([np.datetime64(1, "ns"), None], object)
+    batch = stack([times, objects])
+    assert [type(value) for value in batch.ravel()] == [np.datetime64] * 3 + [type(None)]
+    assert stack([np.array([0.1], "f4"), np.array([None], object)])[0, 0].dtype == "f4"
+
+
+def test_records_of_one_dtype_are_stacked_as_they_are() -> None:
+    rows = np.array([(1, 0.5), (2, 1.5)], [("a", "i4"), ("b", "f8")])
+    batch = stack([*rows])
+    assert (batch.dtype, batch.tolist()) == (rows.dtype, rows.tolist())

@@ -57,7 +57,7 @@ class Driver:
         raise NotImplementedError
 
     def remove(self, numbers: Iterable[int]) -> None:
-        """Remove items of these values from the stream."""
+        """Remove items of these values from the stream; a `range` is of the oldest ones."""
         raise NotImplementedError
 
     def renew(self) -> None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
+from unittest import mock
 
 import pytest
 
@@ -22,7 +24,9 @@ __all__ = ("DRIVERS",)
 class RedisDriver(Driver):
     """Redis Streams."""
 
-    can: ClassVar[frozenset[Ability]] = frozenset({"again", "state", "follow", "restart", "gate"})
+    can: ClassVar[frozenset[Ability]] = frozenset(
+        {"again", "state", "follow", "remove", "count", "renew", "restart", "gate"}
+    )
     at_once = 1000
 
     def __init__(self, server: Server, gate: Gate) -> None:
@@ -62,10 +66,18 @@ class RedisDriver(Driver):
         self.server.start()
 
 
+class EarlierRedisDriver(RedisDriver):
+    """Redis Streams of a server that does not count the entries, so that it may err on which were removed."""
+
+    can: ClassVar[frozenset[Ability]] = frozenset({"again", "state", "follow", "renew", "restart", "gate"})
+
+
 class NatsDriver(Driver):
     """NATS JetStream."""
 
-    can: ClassVar[frozenset[Ability]] = frozenset({"again", "state", "follow", "restart", "gate"})
+    can: ClassVar[frozenset[Ability]] = frozenset(
+        {"again", "state", "follow", "remove", "count", "renew", "restart", "gate"}
+    )
     at_once = 1000
 
     def __init__(self, server: Server, gate: Gate) -> None:
@@ -103,6 +115,9 @@ class NatsDriver(Driver):
 
     def remove(self, numbers: Iterable[int]) -> None:
         async def work(stream: Any) -> None:
+            if isinstance(numbers, range):  # all up to one of them, at once
+                await stream.purge_stream("numbers", seq=self.offsets[numbers[-1]] + 1)
+                return
             for number in numbers:
                 await stream.delete_msg("numbers", self.offsets[number])
 
@@ -120,7 +135,7 @@ class NatsDriver(Driver):
 class ListDriver(Driver):
     """A queue that is a list."""
 
-    can: ClassVar[frozenset[Ability]] = frozenset({"again", "state", "follow"})
+    can: ClassVar[frozenset[Ability]] = frozenset({"again", "state", "follow", "remove", "count", "renew"})
     at_once = 7
 
     def __init__(self) -> None:
@@ -136,6 +151,13 @@ class ListDriver(Driver):
     def following(self) -> ad.Dataset[int]:
         self.queue.follow = True
         return self.dataset()
+
+    def remove(self, numbers: Iterable[int]) -> None:
+        for number in numbers:
+            self.queue.remove(self.offsets[number])
+
+    def renew(self) -> None:
+        self.queue.renew()
 
 
 class MemoryChannelDriver(Driver):
@@ -250,16 +272,20 @@ class OwnAsyncDriver(OwnDriver):
 
 
 @contextmanager
-def redis_driver(folder: Path) -> Iterator[Driver]:
-    with redis_server(folder) as server, Gate.before(server.port) as gate:
-        driver = RedisDriver(server, gate)
+def redis_driver(folder: Path, kind: type[RedisDriver] = RedisDriver) -> Iterator[Driver]:
+    with redis_server(folder, counts=kind is RedisDriver) as server, Gate.before(server.port) as gate:
+        driver = kind(server, gate)
         yield driver
         driver.client.close()
 
 
 @contextmanager
 def nats_driver(folder: Path) -> Iterator[Driver]:
-    with nats_server(folder) as server, Gate.before(server.port) as gate:
+    with (
+        mock.patch("asyncdata.web.nats_stream.WAIT_SECONDS", 0.5),  # until it sees that the stream is another one
+        nats_server(folder) as server,
+        Gate.before(server.port) as gate,
+    ):
         yield NatsDriver(server, gate)
 
 
@@ -280,6 +306,7 @@ def durable_channel_driver(folder: Path) -> Iterator[Driver]:
 
 DRIVERS: dict[str, tuple[type[Driver], Callable[[Path], AbstractContextManager[Driver]]]] = {
     "redis": (RedisDriver, redis_driver),
+    "redis_6": (EarlierRedisDriver, partial(redis_driver, kind=EarlierRedisDriver)),
     "nats": (NatsDriver, nats_driver),
     "list": (ListDriver, plain(ListDriver)),
     "memory_channel": (MemoryChannelDriver, plain(MemoryChannelDriver)),

@@ -71,6 +71,69 @@ def test_events_without_ids_between_those_that_have_one_are_given_once() -> None
         assert list(ad.Dataset.from_http_stream(url)) == [0, 1, 2, 3, 4]
 
 
+def pinged(headers: dict[str, str]) -> list[bytes]:
+    """Twelve events with ids, and after each third one two pings, which are not stored."""
+    first = int(headers.get("last-event-id", 0)) + 1
+    found: list[bytes] = []
+    for number in range(first, 13):
+        found.append(events([number]))
+        if number % 3 == 0:
+            found += [b"data: 0\n\n", b"data: -1\n\n"]
+    return found
+
+
+async def pinging(headers: dict[str, str], writer: asyncio.StreamWriter) -> None:
+    if headers.get("last-event-id") == "12":
+        writer.write(b"HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n")
+    else:
+        writer.write(head("text/event-stream") + b"retry: 1\n\n" + b"".join(pinged(headers)))
+
+
+@pytest.mark.parametrize("ahead", [1, 100])
+def test_a_state_after_any_event_leads_to_the_next_one(ahead: int) -> None:
+    with http(pinging) as url:
+        ds = ad.Dataset.from_http_stream(url).prefetch(ahead)
+        whole = list(ds)
+        assert len(whole) == 20
+        for count in range(21):
+            with ds.iterate() as items:
+                found = [next(items) for _ in range(count)]
+                state = json.loads(json.dumps(items.state_dict()))
+            found += ds.iterate(state=state)
+            assert [item for item in found if item > 0] == list(range(1, 13))
+            assert found[:count] == whole[:count]
+
+
+def test_events_that_a_step_holds_are_read_again_or_the_state_is_an_error() -> None:
+    """Those that come after a ping have other numbers when they come without it."""
+    with http(pinging) as url:
+        ds = ad.Dataset.from_http_stream(url).shuffle(4, seed=1, reshuffle_each_iteration=False)
+        refused = 0
+        for count in range(21):
+            with ds.iterate() as items:
+                found = [next(items) for _ in range(count)]
+                state = json.loads(json.dumps(items.state_dict()))
+            try:
+                found += ds.iterate(state=state)
+            except ad.ResumeError:
+                refused += 1
+                continue
+            assert sorted(item for item in found if item > 0) == list(range(1, 13))
+        assert 0 < refused < 20
+
+
+@pytest.mark.parametrize("count", range(1, 6))
+def test_a_state_after_the_first_events_of_a_batch(count: int) -> None:
+    with http(counting(20, 100, [])) as url:
+        ds = ad.Dataset.from_http_stream(url).batch(count)
+        with ds.iterate() as batches:
+            found = next(batches).tolist()
+            state = json.loads(json.dumps(batches.state_dict()))
+        for batch in ds.iterate(state=state):
+            found += batch.tolist()
+    assert found == list(range(20))
+
+
 @pytest.mark.parametrize("again", [b"", b"data: 0\n\n", b": x\n\ndata: 0\n\ndata: 0\n\n"])
 def test_pings_take_the_place_of_no_event(again: bytes) -> None:
     """Pings have no ids and are not stored, so the server sends others, or none, when it is asked again."""
