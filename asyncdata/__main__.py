@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, NoReturn
 import asyncdata
 from asyncdata.cli import bench, channel, convert, doctor, ingest, inspect
 from asyncdata.demo import command as demo
+from asyncdata.runtime.redaction import redacted
 from asyncdata.runtime.standard_descriptors import take_standard_descriptors
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ class Parser(ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Print `message` alone, and leave."""
-        self.exit(REFUSED, f"{self.prog}: {message} (see {self.prog} --help)\n")
+        self.exit(REFUSED, f"{self.prog}: {redacted(message)} (see {self.prog} --help)\n")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -57,7 +58,7 @@ def answer(status: int, line: str) -> int:
 def one_line(error: BaseException) -> str:
     """Return the message of `error` and its notes as one line."""
     notes: list[str] = getattr(error, "__notes__", [])
-    return " ".join("; ".join([str(error), *notes]).split())
+    return redacted(" ".join("; ".join([str(error), *notes]).split()))
 
 
 if __name__ == "__main__":

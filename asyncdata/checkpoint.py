@@ -32,7 +32,7 @@ from asyncdata.runtime.json_text import parse_json
 from asyncdata.runtime.resharding import Resharding, Share
 from asyncdata.runtime.tickets import END, FRESH, Position, Start, natural
 from asyncdata.sources.file_list_digest import label_text
-from asyncdata.storage import write_atomically
+from asyncdata.storage import local_path, write_atomically
 from asyncdata.storage.regular_file import is_regular
 
 __all__ = (
@@ -365,14 +365,17 @@ def save(path: str | os.PathLike[str], state: Mapping[str, Any]) -> None:
     >>> next(ad.Dataset.range(10).iterate(state=load(path)))
     2
     """
-    if not is_regular(path):
-        raise FileExistsError(errno.EEXIST, "a state replaces a file, and this is a link, pipe, device or folder", path)
-    write_atomically(path, json.dumps(state, separators=(",", ":")).encode(), durable=True)
+    where = local_path(path, "a state")
+    if not is_regular(where):
+        raise FileExistsError(
+            errno.EEXIST, "a state replaces a file, and this is a link, pipe, device or folder", where
+        )
+    write_atomically(where, json.dumps(state, separators=(",", ":")).encode(), durable=True)
 
 
 def load(path: str | os.PathLike[str]) -> dict[str, Any]:
     """Read a state that `save` wrote; `ResumeError` if the file does not hold a state."""
-    content = Path(path).read_bytes()
+    content = Path(local_path(path, "a state")).read_bytes()
     try:
         state = parse_json(content)
     except ValueError as error:
@@ -388,7 +391,7 @@ def save_share(folder: str | os.PathLike[str], state: Mapping[str, Any]) -> None
     The file is named by the share, `asyncdata-1-of-4.json`. Without `shard()` or `balance()` all processes have the
     same state, in `asyncdata.json`.
     """
-    save(Path(folder) / share_file(state), state)
+    save(Path(local_path(folder, "a state")) / share_file(state), state)
 
 
 def share_file(state: Mapping[str, Any]) -> str:
@@ -416,7 +419,7 @@ def load_shares(folder: str | os.PathLike[str]) -> dict[str, Any]:
     >>> [list(share(4, index).iterate(state=load_shares(folder))) for index in range(4)]
     [[array([4, 8])], [array([5, 9])], [array([ 6, 10])], [array([ 7, 11])]]
     """
-    files = sorted(Path(folder).glob(SHARE_FILES))
+    files = sorted(Path(local_path(folder, "a state")).glob(SHARE_FILES))
     if not files:
         raise ResumeError(f"{os.fspath(folder)}: no state found: save_share writes files {SHARE_FILES}")
     return {"ranks": [load(file) for file in files]}

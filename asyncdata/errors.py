@@ -20,6 +20,9 @@ import errno
 import os
 from asyncio import QueueFull
 from multiprocessing import current_process
+from typing import Any
+
+from asyncdata.runtime.redaction import redacted
 
 __all__ = (
     "AsyncDataError",
@@ -40,7 +43,10 @@ __all__ = (
 
 
 class AsyncDataError(Exception):
-    """The root of asyncdata's own errors."""
+    """The root of asyncdata's own errors. Their texts have no secrets."""
+
+    def __init__(self, *args: object, **more: Any) -> None:
+        super().__init__(*[redacted(arg) if isinstance(arg, str) else arg for arg in args], **more)
 
 
 class PlanError(AsyncDataError, ValueError):
@@ -88,7 +94,8 @@ class MissingDependencyError(AsyncDataError, ImportError):
 
 
 def annotate(error: BaseException, note: str) -> None:
-    """Add a note to an error unless it has it, even to an immutable one (a frozen dataclass)."""
+    """Add a note, without secrets, to an error unless it has it, even to an immutable one (a frozen dataclass)."""
+    note = hidden if (hidden := redacted(note)) != note else note  # a note may be of a class of its own
     try:
         if note not in getattr(error, "__notes__", ()):
             error.add_note(note)

@@ -153,4 +153,4 @@ def check_option(name: str, value: Any) -> None:
 def is_address(value: object) -> bool:
     """Return whether `value` is a text `host:port`."""
     host, _, port = value.rpartition(":") if isinstance(value, str) else ("", "", "")
-    return bool(host) and port.isdecimal() and int(port) <= 65535
+    return bool(host) and set(host).isdisjoint("/@ ") and port.isdecimal() and int(port) <= 65535

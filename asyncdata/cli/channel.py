@@ -6,9 +6,9 @@ import json
 import time
 from collections import Counter
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from asyncdata.cli.arguments import local
 from asyncdata.errors import DataLossError, PlanError
 from asyncdata.runtime.json_text import parse_json
 from asyncdata.web.durable import trim
@@ -26,12 +26,12 @@ def add_parser(commands: Any) -> None:
     parser: ArgumentParser = commands.add_parser("channel", help="inspect a DurableChannel, or trim it")
     actions = parser.add_subparsers(title="actions", required=True, metavar="ACTION")
     inspecting = actions.add_parser("inspect", help="show what it holds; it may be in use")
-    inspecting.add_argument("path", type=Path, metavar="PATH", help="the folder of the channel")
+    inspecting.add_argument("path", type=local, metavar="PATH", help="the folder of the channel")
     inspecting.set_defaults(run=inspect)
     trimming = actions.add_parser("trim", help="remove what a trainer that resumes from a saved state does not need")
-    trimming.add_argument("path", type=Path, metavar="PATH", help="the folder of the channel")
+    trimming.add_argument("path", type=local, metavar="PATH", help="the folder of the channel")
     trimming.add_argument(
-        "--state", type=Path, required=True, metavar="FILE", help="a JSON file with the state of the trainer in it"
+        "--state", type=local, required=True, metavar="FILE", help="a JSON file with the state of the trainer in it"
     )
     trimming.set_defaults(run=run_trim)
 

@@ -13,6 +13,7 @@ from asyncdata.cli.csv_rows import csv_rows
 from asyncdata.cli.recognised import Found, as_examples, found_at
 from asyncdata.dataset import Dataset
 from asyncdata.formats.tf_example import decode_example, make_example
+from asyncdata.runtime.redaction import redacted
 
 __all__ = ("add_parser",)
 
@@ -48,7 +49,7 @@ def run(arguments: Namespace) -> int:
     method, shape = WRITERS[arguments.to]
     written = getattr(rows if shape is None else rows.map(shape), method)
     names = written(arguments.target, arguments.shards, arguments.compression, progress=report)
-    print(f"{found.kind} to {arguments.to}: {len(names)} files, {names[0]} to {names[-1]}")
+    print(f"{found.kind} to {arguments.to}: {len(names)} files, {redacted(f'{names[0]} to {names[-1]}')}")
     return 0
 
 

@@ -7,13 +7,14 @@ import os
 import signal
 from argparse import ArgumentTypeError
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from asyncdata.cli.arguments import local
 from asyncdata.cli.shards import FORMATS, Shards
 from asyncdata.errors import PlanError
 from asyncdata.runtime.loopback import is_loopback
 from asyncdata.runtime.optional_packages import require
+from asyncdata.runtime.redaction import redacted
 from asyncdata.web.consumer import Consumer
 from asyncdata.web.durable import DurableChannel
 from asyncdata.web.http import Ingest, Limits
@@ -42,7 +43,7 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("--to", required=True, metavar="DIR|URL", help="where the shards are written")
     parser.add_argument(
         "--spool",
-        type=Path,
+        type=local,
         metavar="DIR",
         help="a folder of this machine for items that are in no shard yet (default DIR/.spool; needed for a URL)",
     )
@@ -88,7 +89,7 @@ def run(arguments: Namespace) -> int:
         channel.close()
     with shards.batches(follow=False).iterate(state=shards.state) as rest:
         shards.write(rest)
-    print(f"{shards.number} shards in {arguments.to}")
+    print(f"{shards.number} shards in {redacted(arguments.to)}")
     return 0
 
 

@@ -14,6 +14,7 @@ import numpy as np
 from asyncdata.cli.recognised import Found, as_examples, found_at
 from asyncdata.dataset import Dataset
 from asyncdata.formats.tf_example import decode_example
+from asyncdata.runtime.redaction import redacted
 from asyncdata.storage import size_of
 
 __all__ = ("add_parser",)
@@ -93,7 +94,7 @@ def report(found: Found, contents: Contents, quick: bool) -> Iterable[tuple[str,
         yield "spec", shortened(described(first))
         yield "first", shortened(repr(shown(first)))
     for error in contents.errors[:MOST]:
-        yield "damage", f"{type(error).__name__}: {error}"
+        yield "damage", redacted(f"{type(error).__name__}: {error}")
     if len(contents.errors) > MOST:
         yield "damage", f"and {len(contents.errors) - MOST} more"
 

@@ -14,7 +14,7 @@ from asyncdata.demo.photos import ensure_shards
 from asyncdata.demo.pipelines import naive_batches, survey, test_batches, training_batches
 from asyncdata.demo.resuming import show_resume
 from asyncdata.demo.training import Measured, train
-from asyncdata.storage import cache_folder
+from asyncdata.storage import cache_folder, without_query
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
@@ -87,7 +87,7 @@ def train_both_ways(job: Job, arguments: Namespace) -> dict[str, Measured]:
 def find_job(arguments: Namespace) -> Job:
     """Return the job for the arguments; write the demonstration's own shards first if needed."""
     if arguments.data is not None:
-        print(f"Reading the labels in {arguments.data}", flush=True)
+        print(f"Reading the labels in {without_query(arguments.data)}", flush=True)
         return survey(arguments.data, arguments.data)
     cache = folder_of(arguments)
     print(f"Photographs in {cache} (cut, encoded and written there on first use)", flush=True)

@@ -219,6 +219,8 @@ def dashboard(*iterators: Monitored, host: str = "127.0.0.1", port: int = 0) -> 
     """
     if isinstance(port, bool) or not isinstance(port, int) or not 0 <= port <= 65535:  # pyright: ignore[reportUnnecessaryIsInstance]
         raise PlanError(f"dashboard(port=) must be a number from 0 to 65535, got {port!r:.80}")
+    if not isinstance(host, str) or not set(host).isdisjoint("/@ "):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise PlanError(f"dashboard(host=) must be a name or an address, as '127.0.0.1', got {host!r:.80}")
     monitors = [monitor_of("dashboard", iterator) for iterator in iterators]
     page = Dashboard(host, port)
     for monitor in monitors:

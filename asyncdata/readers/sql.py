@@ -14,6 +14,7 @@ from asyncdata.dataset import Dataset
 from asyncdata.elements.validation import check_dtype
 from asyncdata.errors import PlanError
 from asyncdata.sources.sql import Connect, QueryRows, read_only_sqlite
+from asyncdata.storage import local_path
 
 __all__ = ("SqlDataset",)
 
@@ -61,7 +62,8 @@ class SqlDataset(Dataset[tuple[Any, ...]]):
                 partial(driver_name, source),
             )
         elif driver_name == "sqlite":
-            name, connect = os.path.basename(source), partial(read_only_sqlite, source)
+            path = local_path(source, "an SQLite database")
+            name, connect = os.path.basename(path), partial(read_only_sqlite, path)
         else:
             raise PlanError(
                 f'driver_name must be "sqlite", or a function that returns a connection, got {driver_name!r}'

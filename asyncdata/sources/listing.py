@@ -16,6 +16,7 @@ from asyncdata.executors.scope import Scope
 from asyncdata.graph.node import PHYSICAL, Node
 from asyncdata.graph.stages import Produce
 from asyncdata.runtime.block import Block, Blocks, Demand
+from asyncdata.runtime.redaction import redacted
 from asyncdata.runtime.tickets import END, ExplicitTickets, Position, ReplayedTickets, Ticket
 from asyncdata.sources.in_memory import Items
 from asyncdata.storage import Entry, StorageOptions, is_local, is_web, store_for, without_query
@@ -55,14 +56,15 @@ class Listing(Node):
     async def blocks(self, scope: Scope, want: Demand, position: Position) -> Blocks:
         """Yield names, page by page."""
         last = "" if position is None else self.parse_position(position, place_in)
-        entries = self.entries(last)
+        entries = self.entries(last and self.with_user(last))
         while page := await scope.in_thread(partial(page_of, entries)):
             start = 0
             while start < len(page):
                 part = page[start : start + want.items]
                 start += len(part)
-                yield Block(part, ExplicitTickets(part, Places([last, *part])))
-                last = part[-1]
+                names = self.without_user(part)
+                yield Block(part, ExplicitTickets(names, Places([last, *names])))
+                last = names[-1]
 
     async def fetch(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
         names = [*map(self.checked, tickets)]
@@ -77,7 +79,23 @@ class Listing(Node):
         begin = self.pattern.partition("://")[0]
         if not isinstance(ticket, str) or not ticket.startswith(f"{begin}://"):
             raise ResumeError(f"{self.label()}: the state names {ticket!r:.80}, which is not one of the listed files")
-        return ticket
+        return self.with_user(ticket)
+
+    @property
+    def host(self) -> str:
+        """The scheme and host of all names, with the user and password if the pattern has them."""
+        scheme, _, rest = self.pattern.partition("://")
+        return f"{scheme}://{rest.partition('/')[0]}"
+
+    def without_user(self, names: list[str]) -> list[str]:
+        """Return names for states and messages, which have no passwords."""
+        host = self.host
+        shown = redacted(host)
+        return names if shown == host else [shown + name.removeprefix(host) for name in names]
+
+    def with_user(self, name: str) -> str:
+        """Return the name that a state means."""
+        return self.host + name.removeprefix(redacted(self.host))
 
 
 class Places:

@@ -31,6 +31,7 @@ from asyncdata.executors.iterator_bridge import END, InlineBridge, IteratorBridg
 from asyncdata.executors.scope import LooplessScope, Scope
 from asyncdata.graph.node import ELSEWHERE, REPLACEABLE
 from asyncdata.runtime.block import Block, Failure
+from asyncdata.runtime.redaction import redacted
 from asyncdata.runtime.tickets import Ordinals
 from asyncdata.sources.file_list_digest import stamps
 from asyncdata.sources.iterators import IteratorSource
@@ -192,12 +193,12 @@ class QueryRows(IteratorSource):
         return tuple(values)
 
     def label(self) -> str:
-        return f"SqlDataset({self.name}, {self.query!r:.60})"
+        return f"SqlDataset({redacted(self.name)}, {redacted(repr(self.query)):.60})"
 
     @property
     def identity(self) -> str:
         """The label with the complete query."""
-        return f"SqlDataset({self.name}, {self.query!r})"
+        return redacted(f"SqlDataset({self.name}, {self.query!r})")
 
     @property
     def contents(self) -> tuple[Any, ...]:

@@ -22,6 +22,7 @@ from asyncdata.runtime import forks
 from asyncdata.runtime.checksum import has_checksum, with_checksum
 from asyncdata.runtime.crc32c import crc32c
 from asyncdata.runtime.json_text import parse_json
+from asyncdata.runtime.redaction import redacted
 from asyncdata.storage.atomic_write import write_atomically
 from asyncdata.storage.base import Buffer, Entry
 from asyncdata.storage.locks import module
@@ -214,7 +215,7 @@ class CacheDir:
             REPORTED.add(self.path)
             is_reserve = self.max_bytes is None and error.errno == errno.ENOSPC
             advice = "; a tenth of the file system stays free, or give max_bytes" if is_reserve else ""
-            log.warning("%s is read without being cached, as others may be: %s%s", url, error, advice)
+            log.warning("%s is read without being cached, as others may be: %s%s", redacted(url), error, advice)
 
     def created(self, path: str, size: int) -> int:
         """Return the descriptor of a new file of `size` bytes, locked by this process."""

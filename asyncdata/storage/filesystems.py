@@ -15,11 +15,12 @@ from typing import Any, Final
 from asyncdata.errors import DataLossError
 from asyncdata.runtime import forks
 from asyncdata.runtime.optional_packages import require
+from asyncdata.runtime.redaction import redacted
 from asyncdata.storage.base import BLOCK_BYTES, Entry, Runner
 from asyncdata.storage.limit import Limit
 from asyncdata.storage.options import StorageOptions
 from asyncdata.storage.read_ahead import Part, ReadAhead
-from asyncdata.storage.retries import Retries, Tries, without_password
+from asyncdata.storage.retries import Retries, Tries
 
 __all__ = ("FilesystemStore",)
 
@@ -92,7 +93,7 @@ class FilesystemStore:
 
     def shown(self, path: str) -> str:
         """Return the URL for messages, without a password."""
-        return without_password(self.url(path))
+        return redacted(self.url(path))
 
     def head(self, path: str, is_current: bool = False) -> Entry:
         """Return a file's size and version, perhaps of an earlier listing unless they must be current."""
@@ -168,13 +169,13 @@ class FilesystemStore:
 
 def explained(error: Exception, url: str) -> Exception:
     """Return a builtin exception for one of a protocol; `ConnectionError` and `TimeoutError` are transient."""
-    words = f"{url}: {type(error).__name__}: {error}"
+    words = redacted(f"{url}: {type(error).__name__}: {error}")
     if isinstance(error, FileNotFoundError):
         return FileNotFoundError(errno.ENOENT, "no such file", url)
     if isinstance(error, PermissionError):
-        return PermissionError(errno.EACCES, f"access denied: {error}", url)
+        return PermissionError(errno.EACCES, redacted(f"access denied: {error}"), url)
     if type(error).__name__ == "error_perm":  # FTP's statuses from 500 on
-        return OSError(errno.EIO, str(error), url)
+        return OSError(errno.EIO, redacted(str(error)), url)
     is_lost = isinstance(error, EOFError) or (type(error) is OSError and error.errno is None)
     return ConnectionError(words) if is_lost or type(error).__module__.partition(".")[0] in PROTOCOLS else error
 

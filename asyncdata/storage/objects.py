@@ -16,6 +16,7 @@ from urllib.parse import quote
 
 from asyncdata.errors import DataLossError, PlanError
 from asyncdata.runtime.optional_packages import require
+from asyncdata.runtime.redaction import redacted
 from asyncdata.storage.base import BLOCK_BYTES, Entry, Runner, Stream
 from asyncdata.storage.folder_listing import Item, objects_by_folder
 from asyncdata.storage.limit import Limit
@@ -32,7 +33,6 @@ from asyncdata.storage.retries import (
     ShortError,
     Tries,
     explained,
-    without_secrets,
 )
 from asyncdata.storage.store_options import check_names, unknown_name
 from asyncdata.storage.without_length import ChunkedDownload
@@ -130,12 +130,12 @@ class ObjectStore:
         self.store = opened(root, values)
 
     def __repr__(self) -> str:
-        return f"ObjectStore({without_secrets(self.root)!r})"
+        return f"ObjectStore({redacted(self.root)!r})"
 
     def url(self, path: str) -> str:
         """Return the URL of an object."""
         if self.web:  # only for messages, as a web server cannot be listed
-            return f"{without_secrets(self.root.partition('?')[0])}/{quote(path)}"
+            return f"{redacted(self.root.partition('?')[0])}/{quote(path)}"
         return f"{self.root}/{path}"
 
     # blocking
@@ -389,8 +389,8 @@ def opened(root: str, values: dict[str, Any], retries: Mapping[str, Any] | None 
     except Exception as error:  # noqa: BLE001
         if (wrong := unknown_name(root, error)) is not None:
             raise wrong from None
-        words = without_secrets(str(error).partition("\n")[0])
-        raise PlanError(f"{without_secrets(root)}: {words}") from None
+        words = redacted(str(error).partition("\n")[0])
+        raise PlanError(f"{redacted(root)}: {words}") from None
 
 
 class Writable:
@@ -438,5 +438,5 @@ def checked(path: str, url: str) -> str:
     """Return a path that obstore uses as it is; raise for a path that it would change."""
     if not path or any(part in {"", ".", ".."} for part in path.split("/")):
         problem = "its path has an empty part (as in `//`) or a dot, which obstore does not support"
-        raise OSError(errno.EINVAL, problem if path else "it names no object", url)
+        raise OSError(errno.EINVAL, problem if path else "it names no object", redacted(url))
     return path

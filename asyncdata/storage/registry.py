@@ -12,6 +12,7 @@ from urllib.parse import unquote, urlsplit
 from asyncdata.errors import MissingDependencyError, PlanError
 from asyncdata.runtime import forks
 from asyncdata.runtime.optional_packages import require
+from asyncdata.runtime.redaction import redacted
 from asyncdata.storage.base import AnyPart
 from asyncdata.storage.cache_dir import CacheDir
 from asyncdata.storage.cached import CachedStore, Source
@@ -20,7 +21,6 @@ from asyncdata.storage.limit import Limit
 from asyncdata.storage.local import LocalStore
 from asyncdata.storage.objects import ObjectStore, endpoint_of
 from asyncdata.storage.options import NO_OPTIONS, StorageOptions
-from asyncdata.storage.retries import without_password, without_secrets
 
 if TYPE_CHECKING:
     from asyncdata.storage.base import Store
@@ -175,14 +175,14 @@ def is_web(url: str) -> bool:
     return found is not None and found[1].lower() in WEB
 
 
-def local_path(url: str | os.PathLike[str]) -> str:
-    """Return the path of a local file, which can be written to."""
+def local_path(url: str | os.PathLike[str], what: str = "saved and cached datasets") -> str:
+    """Return the path of a local file, which can be written to; `what` has to be there, for the message."""
     if not isinstance(url, (str, os.PathLike)):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise PlanError(f"a path must be a str or a PathLike of str, got {url!r}")
     if not is_local(url):
         raise PlanError(
-            f"saved and cached datasets must be on this machine, got {without_query(os.fspath(url))!r}; "
-            "write_tfrecords and write_parquet write to object stores"
+            f"{what} must be on this machine, got {without_query(os.fspath(url))!r}; write_tfrecords and write_parquet "
+            "write to object stores"
         )
     return store_for(url)[1]
 
@@ -207,9 +207,7 @@ def without_query(url: str) -> str:
     found = SCHEME.match(url)
     if found is None:
         return url
-    if found[1].lower() in WEB:
-        return without_secrets(url.partition("?")[0])
-    return without_password(url)
+    return redacted(url).partition("?")[0] if found[1].lower() in WEB else redacted(url)
 
 
 def size_of(path: str, options: StorageOptions | None = None) -> int:

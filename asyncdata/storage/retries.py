@@ -10,6 +10,7 @@ from datetime import timedelta
 from typing import Any, Final, cast
 
 from asyncdata.errors import AsyncDataError, DataLossError
+from asyncdata.runtime.redaction import redacted
 from asyncdata.runtime.retry_count import count_retry
 
 __all__ = (
@@ -22,19 +23,9 @@ __all__ = (
     "ShortError",
     "Tries",
     "explained",
-    "without_password",
-    "without_secrets",
 )
 
 STATUS: Final = re.compile(r"status code: (\d{3})")
-
-QUERY: Final = re.compile(r"\?[^\s)\]}>\"']*")
-"""The query of a URL, which may contain signatures."""
-
-USER: Final = re.compile(r"://[^\s/@]*@")
-
-PASSWORD: Final = re.compile(r"(?<=://)[^/@:]*:[^/@]*@")
-"""The user and password of a URL."""
 
 TRANSIENT: Final = frozenset({408, 425, 429, *range(500, 600)}) - {501, 505}
 """Statuses that are worth a retry."""
@@ -143,7 +134,7 @@ def explained(error: Exception, url: str) -> Exception:
     if isinstance(error, (AsyncDataError, RuntimeError, ConnectionError, TimeoutError)) or type(error) in KNOWN:
         return error
     text, kind = str(error), type(error).__name__
-    words = without_secrets(text.partition("\n")[0])
+    words, url = redacted(text.partition("\n")[0]), redacted(url)
     found = STATUS.search(text)
     status = STATUSES.get(kind, int(found[1]) if found else 0)
     if status in {401, 403}:
@@ -190,13 +181,3 @@ def transient(text: str, words: str, url: str) -> Exception:
 def bucket(text: str) -> str:
     """Return a note if the bucket is missing."""
     return ", as there is no such bucket" if "NoSuchBucket" in text or "ContainerNotFound" in text else ""
-
-
-def without_secrets(words: str) -> str:
-    """Return a message without the passwords and signatures of URLs in it."""
-    return USER.sub("://", QUERY.sub("?…", words))
-
-
-def without_password(url: str) -> str:
-    """Return a URL without the user and password in it."""
-    return PASSWORD.sub("", url, 1)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Final, cast
 
 from asyncdata.errors import PlanError
-from asyncdata.storage.retries import without_secrets
+from asyncdata.runtime.redaction import redacted
 
 __all__ = ("CLIENT", "RETRY", "STORES", "check_names", "unknown_name")
 
@@ -57,13 +57,13 @@ def check_names(root: str, values: Mapping[str, Any]) -> None:
     for name in values:
         if name.lower() in CLIENT:
             raise PlanError(
-                f"{without_secrets(root)}: {name!r} is an option of the connection: give "
+                f"{redacted(root)}: {name!r} is an option of the connection: give "
                 f"storage_options={{'client_options': {{{name!r}: ...}}}}"
             )
     for name in ("client_options", "retry_config"):
         if not isinstance(values.get(name, {}), Mapping):
             kind = type(values[name]).__name__
-            raise PlanError(f"{without_secrets(root)}: the option {name!r} must be a dict of options, got {kind}")
+            raise PlanError(f"{redacted(root)}: the option {name!r} must be a dict of options, got {kind}")
     for name in cast("Mapping[Any, Any]", values.get("retry_config", {})):
         if name not in RETRY:
             raise unknown(root, f"{name!r} in retry_config", RETRY)
@@ -79,11 +79,11 @@ def unknown_name(root: str, error: Exception) -> PlanError | None:
         return unknown(root, f"{found['name']!r} in client_options", CLIENT)
     if "HTTPStore does not accept any configuration" in words:
         return PlanError(
-            f"{without_secrets(root)}: a web server has no storage_options but 'client_options' and 'retry_config'"
+            f"{redacted(root)}: a web server has no storage_options but 'client_options' and 'retry_config'"
         )
     return None
 
 
 def unknown(root: str, name: str, known: tuple[str, ...]) -> PlanError:
     """Return the error for an unknown name."""
-    return PlanError(f"{without_secrets(root)}: there is no option {name}; the options are {', '.join(sorted(known))}")
+    return PlanError(f"{redacted(root)}: there is no option {name}; the options are {', '.join(sorted(known))}")

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 from asyncdata.errors import DataLossError
-from asyncdata.storage.retries import without_secrets
+from asyncdata.runtime.redaction import redacted
 
 __all__ = ("ChunkedDownload",)
 
@@ -32,7 +32,7 @@ class ChunkedDownload:
 
     def __init__(self, url: str, client_options: Mapping[str, Any]) -> None:
         self.url = url
-        self.shown = without_secrets(url.partition("?")[0])
+        self.shown = redacted(url.partition("?")[0])
         self.response: Any = None
         self.seen = 0
         if (others := sorted(set(client_options) - HANDLED)) or "@" in urlsplit(url).netloc:

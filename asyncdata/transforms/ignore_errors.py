@@ -15,6 +15,7 @@ from asyncdata.graph.node import ELSEWHERE, PHYSICAL, Node, Unary, check_called,
 from asyncdata.graph.stages import Fold, Step
 from asyncdata.options import UNKNOWN_CARDINALITY
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
+from asyncdata.runtime.redaction import redacted
 from asyncdata.runtime.resharding import Resharding, listed
 from asyncdata.runtime.tickets import END, Position, SelectedTickets, Start, Ticket, Tickets, natural, plain
 
@@ -163,7 +164,7 @@ class Dropper(Step):
         if why is not None:
             annotate(error, self.note(why))
             return failure
-        words = f"{describe(ticket)}: {error!r:.200}"
+        words = f"{describe(ticket)}: {redacted(repr(error)):.200}"
         if self.node.budget != UNLIMITED:
             account.last.append(words)
         if self.node.log_warning:

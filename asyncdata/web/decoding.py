@@ -168,7 +168,7 @@ class BodyDecoder:
     def too_long(self, number: int) -> BodyError:
         """Return the error for an item that is too long, in the line of this number if there are lines."""
         line = number if self.form == "ndjson" else None
-        where = "an item" if line is None else f"line {line}"
+        where = "the item" if line is None else f"line {line}"
         return BodyError(413, f"{where} has more than {self.max_item_bytes} bytes", line)
 
 

@@ -19,7 +19,7 @@ from asyncdata.errors import DataLossError, PlanError, ResumeError
 from asyncdata.formats.tfrecord import masked_crc
 from asyncdata.runtime import forks
 from asyncdata.runtime.json_text import parse_json
-from asyncdata.storage import is_local, open_regular, read_regular, sync_folder, write_atomically
+from asyncdata.storage import local_path, open_regular, read_regular, sync_folder, write_atomically
 from asyncdata.web.record import DamagedFrameError, Frame, frame_of
 
 __all__ = ("ChannelFolder", "LogReader", "OffsetFile", "WakeFile", "local_folder", "offsets_in")
@@ -33,11 +33,8 @@ OFFSET: Final = struct.Struct("<QI")
 
 
 def local_folder(path: str | os.PathLike[str]) -> str:
-    """Return the absolute path of a channel; `PlanError` for a URL, which may have secrets in it."""
-    name = os.fsdecode(path)
-    if not is_local(name):
-        raise PlanError(f"a DurableChannel needs a folder of this machine, got a URL of {name.partition(':')[0]}")
-    return os.path.abspath(name)
+    """Return the absolute path of a channel; `PlanError` for a URL."""
+    return os.path.abspath(local_path(os.fsdecode(path), "a channel"))
 
 
 @final

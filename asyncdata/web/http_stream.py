@@ -13,6 +13,7 @@ from zlib import crc32
 
 from asyncdata.errors import DataLossError, ResumeError
 from asyncdata.runtime.optional_packages import require
+from asyncdata.runtime.redaction import redacted
 from asyncdata.web.content_encoding import ContentDecoder, accepted_encodings
 from asyncdata.web.decoding import Decode, json_decoder
 from asyncdata.web.reconnecting import RETRIED_STATUSES, Reconnecting
@@ -123,7 +124,7 @@ class HttpStreamReader:
     def __init__(self, stream: HttpStream) -> None:
         self.stream = stream
         self.decode: Decode = json_decoder().decode if stream.decode is None else stream.decode
-        self.name = f"from_http_stream({stream.url.partition('?')[0]})"
+        self.name = f"from_http_stream({redacted(stream.url).partition('?')[0]})"
         self.again = Reconnecting(self.name, stream.give_up_seconds)
         self.given = Given()
         self.parser: Parser | None = None

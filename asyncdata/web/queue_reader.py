@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, ClassVar, Final, Generic, Literal, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from asyncdata.errors import DataLossError, ResumeError
+from asyncdata.runtime.redaction import redacted
 from asyncdata.web.reconnecting import Reconnecting
 
 __all__ = ("MESSAGES", "WAIT_SECONDS", "Begin", "Message", "MessagesRemovedError", "Queue", "QueueReader")
@@ -43,7 +44,7 @@ class QueueReader(Generic[Offset]):
     """The type of an offset."""
 
     def __init__(self, name: str, group: str | None, follow: bool, give_up_seconds: float) -> None:
-        self.name = name
+        self.name = redacted(name)
         self.group = group
         self.follow = follow
         self.again = Reconnecting(name, give_up_seconds)
@@ -158,7 +159,7 @@ class QueueReader(Generic[Offset]):
     async def broken(self, error: Exception) -> None:
         """Wait until it may reconnect; raise if it may not."""
         await self.close()
-        failure = ConnectionError(f"{self.name}: {type(error).__name__}: {error}")
+        failure = ConnectionError(redacted(f"{self.name}: {type(error).__name__}: {error}"))
         failure.__cause__ = error
         await self.again.wait(failure)
 

@@ -7,6 +7,8 @@ import logging
 import random
 from typing import Final, final
 
+from asyncdata.runtime.redaction import redacted
+
 __all__ = ("RETRIED_STATUSES", "Reconnecting")
 
 RETRIED_STATUSES: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
@@ -54,6 +56,6 @@ class Reconnecting:
         if not self.has_sent or now + wait > self.broke + self.seconds:
             raise error
         if not self.attempts:
-            log.warning("%s: the connection broke (%s); reconnecting", self.what, error)
+            log.warning("%s: the connection broke (%s); reconnecting", self.what, redacted(str(error)))
         self.attempts += 1
         await asyncio.sleep(wait)

@@ -6,10 +6,12 @@ import os
 from collections.abc import Mapping
 from inspect import iscoroutinefunction
 from typing import Any, cast
+from urllib.parse import urlsplit
 
 from asyncdata.elements.validation import check_flag
 from asyncdata.errors import PlanError
 from asyncdata.graph.node import Node
+from asyncdata.runtime.redaction import redacted
 from asyncdata.sources.iterators import AsyncIterated
 from asyncdata.web.channel import Channel
 from asyncdata.web.decoding import Decode
@@ -117,6 +119,13 @@ def name_for(method: str, argument: str, value: object) -> str:
 def check_url(method: str, url: object, schemes: tuple[str, ...]) -> None:
     if not isinstance(url, str) or not url.startswith(schemes):
         raise PlanError(f"{method} needs a URL that begins with {' or '.join(schemes)}, got {url!r:.80}")
+    try:
+        _ = urlsplit(url).port
+    except ValueError:  # which would show a part of a password with a slash
+        raise PlanError(
+            f"{method}: the host or port of {redacted(url)!r:.80} cannot be parsed; in a user and password write "
+            "special characters percent-encoded, as %2F for a slash"
+        ) from None
 
 
 def seconds_for(method: str, name: str, value: Any) -> float:

@@ -8,8 +8,9 @@ from functools import partial
 from typing import Any, Final, Self, TypeAlias, final
 from urllib.parse import urlsplit
 
-from asyncdata.errors import DataLossError, ResumeError
+from asyncdata.errors import DataLossError, PlanError, ResumeError
 from asyncdata.runtime.optional_packages import require
+from asyncdata.runtime.redaction import redacted
 from asyncdata.web.decoding import Decode, json_decoder
 from asyncdata.web.reconnecting import RETRIED_STATUSES, Reconnecting
 
@@ -53,7 +54,7 @@ class WebSocketReader:
 
     def __init__(self, stream: WebSocketStream) -> None:
         self.stream = stream
-        self.name = f"from_websocket({stream.url.partition('?')[0]})"
+        self.name = f"from_websocket({redacted(stream.url).partition('?')[0]})"
         self.again = Reconnecting(self.name, stream.give_up_seconds)
         self.socket: Any = None
         self.count = 0
@@ -83,6 +84,8 @@ class WebSocketReader:
                 if error.rcvd is None or error.rcvd.code != END:
                     self.check_code(error)
                     await self.broken(error)
+            except exceptions.InvalidURI as error:
+                raise PlanError(f"{self.name}: {error.msg}") from None
             except exceptions.InvalidStatus as error:
                 if error.response.status_code not in RETRIED_STATUSES:
                     raise ConnectionError(f"{self.name}: {error}") from error

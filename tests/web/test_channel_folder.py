@@ -150,6 +150,6 @@ def test_a_url_is_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.chdir(tmp_path)
     for url in ("s3://bucket/channel", "https://example.com/channel"):
         for make in (ad.DurableChannel, ad.DurableChannel.for_worker, ad.Dataset.from_channel):
-            with pytest.raises(ad.PlanError, match="needs a folder of this machine"):
+            with pytest.raises(ad.PlanError, match="a channel must be on this machine"):
                 make(url)
     assert not os.listdir(tmp_path)
