@@ -20,6 +20,9 @@ from asyncdata.transforms.take_while import TakeWhile
 
 __all__ = ("check_position",)
 
+USERS: Final = ("state", "groups")
+"""The parts of positions that hold values of the user's."""
+
 ALLOWANCE: Final = 1 << 18
 """Elements that buffers which tune themselves may hold beyond the sizes that steps name."""
 
@@ -36,11 +39,28 @@ length, and for the steps of datasets that a user's function makes."""
 
 def check_position(plan: Node, position: Any, exact: bool = True) -> None:
     """Raise `ResumeError` if a plan cannot have been at a position; unless `exact` it was a similar one, or dealt."""
+    check_kinds(plan, position)
     check_sizes(plan, position)
     plan.parse_position(position, check_distinct)
     if exact:
         check_buffers(plan, position)
         plan.parse_position(position, lambda position: check_places(plan, position))
+
+
+def check_kinds(plan: Node, position: Any) -> None:
+    """Raise `ResumeError` if a position has a truth value, which Python would take for the number 1 or 0."""
+    waiting: list[Any] = [position]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, bool):
+            raise ResumeError(
+                f"{render(plan):.200}: the state has {value} where a number should be (the state is damaged; start "
+                "without it)"
+            )
+        if isinstance(value, list):
+            waiting.extend(cast("list[Any]", value))
+        elif isinstance(value, dict):
+            waiting.extend(part for name, part in cast("dict[str, Any]", value).items() if name not in USERS)
 
 
 def check_sizes(plan: Node, position: Any) -> None:

@@ -458,9 +458,11 @@ def encode_all(tickets: Sequence[Ticket]) -> list[Any]:
     return [encode(ticket) for ticket in tickets] if packed is None else [packed]
 
 
-def decode_all(encoded: Sequence[Any]) -> list[Ticket]:
-    """Return the tickets that `encode_all` encoded."""
-    return list(chain.from_iterable(map(decode_run, encoded)))
+def decode_all(encoded: object) -> list[Ticket]:
+    """Return the tickets that `encode_all` encoded; `ValueError` for what is no list of them."""
+    if not isinstance(encoded, (list, tuple)):
+        raise ValueError(f"{encoded!r:.80} is no list of tickets")  # noqa: TRY004  as for all of a state
+    return list(chain.from_iterable(map(decode_run, cast("Sequence[Any]", encoded))))
 
 
 def joined(encoded: Iterable[Any]) -> list[Any]:
@@ -507,16 +509,21 @@ def encode(ticket: Ticket) -> Any:
     return {"of": joined(encode_runs(ticket))} if isinstance(ticket, Tickets) else ticket
 
 
-def decode(encoded: Any) -> Ticket:
-    """Return the ticket that `encode` encoded."""
+def decode(encoded: Any, within: bool = False) -> Ticket:
+    """Return the ticket that `encode` encoded; `ValueError` for what is none."""
     if isinstance(encoded, list):
-        return tuple([decode(part) for part in cast("list[Any]", encoded)])
+        parts = cast("list[Any]", encoded)
+        if not parts:
+            raise ValueError("an empty list is no element's ticket")
+        return tuple([decode(part, True) for part in parts])
     if isinstance(encoded, dict) and "state" in encoded:
         return decode_run(encoded)[0]
     if isinstance(encoded, dict):
-        members = [*chain.from_iterable(map(decode_run, cast("dict[str, list[Any]]", encoded)["of"]))]
+        members = decode_all(cast("dict[str, Any]", encoded)["of"])
         return ReplayedTickets(members, 0, len(members), END)
-    return encoded
+    if type(encoded) is int or type(encoded) is str or (within and encoded is None):
+        return encoded
+    raise ValueError(f"{encoded!r:.80} is no element's ticket")
 
 
 def plain(ticket: Any) -> Any:

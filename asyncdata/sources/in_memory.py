@@ -34,7 +34,7 @@ from asyncdata.options import INFINITE_CARDINALITY
 from asyncdata.runtime.block import Block, Blocks, Demand
 from asyncdata.runtime.tickets import END, Ordinals, Position, ReplayedTickets, Start, Ticket, Tickets, natural
 from asyncdata.sources.file_list_digest import Files, stamps
-from asyncdata.sources.random_access import FEW, IndexedSource, InMemorySource
+from asyncdata.sources.random_access import FEW, IndexedSource, InMemorySource, check_ordinals
 
 __all__ = ("Chosen", "Counter", "Elements", "Getter", "Items", "Random", "Range", "Slices", "Source", "Tensors")
 
@@ -223,6 +223,7 @@ class Random(IndexedSource):
 
     async def fetch(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
         done, key = 0, self.key(scope)
+        check_ordinals(self, tickets)
         while done < len(tickets):
             some = tickets[done : done + want.items]
             done += len(some)

@@ -5,13 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
+import numpy as np
+
+from asyncdata.errors import ResumeError
+from asyncdata.executors.function_call import describe
 from asyncdata.executors.scope import Scope
 from asyncdata.graph.node import Node, finite
 from asyncdata.graph.stages import Produce
 from asyncdata.runtime.block import Block, Blocks, Demand
 from asyncdata.runtime.tickets import END, Ordinals, Position, ReplayedTickets, Ticket, Tickets, natural
 
-__all__ = ("FEW", "InMemorySource", "IndexedSource", "is_row")
+__all__ = ("FEW", "InMemorySource", "IndexedSource", "check_ordinals", "is_row")
+
+NUMBERS: Final[set[type]] = {int, np.int64, np.intp}
 
 FEW: Final = 16
 """Fewer rows than this become elements at once, as deferring that costs more."""
@@ -81,6 +87,7 @@ class InMemorySource(IndexedSource):
 
     async def fetch(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
         done = 0
+        check_ordinals(self, tickets)
         while done < len(tickets):
             some = tickets[done : done + want.items]
             done += len(some)
@@ -93,6 +100,16 @@ class InMemorySource(IndexedSource):
             stop = min(size, start + want.items)
             yield self.block(start, stop)
             start = stop
+
+
+def check_ordinals(source: Node, tickets: Sequence[Ticket]) -> None:
+    """Raise `ResumeError` unless these are tickets of rows: numbers."""
+    if odd := {*map(type, tickets)} - NUMBERS:
+        ticket = next(ticket for ticket in tickets if type(ticket) in odd)
+        raise ResumeError(
+            f"{source.label()}: the state lists {describe(ticket):.80}, which is no element of this source (the state "
+            "is of another pipeline, or damaged; start without it)"
+        )
 
 
 def is_row(place: Position) -> bool:

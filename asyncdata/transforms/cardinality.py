@@ -11,7 +11,7 @@ from asyncdata.elements.default_values import zeros_like, zeros_of
 from asyncdata.errors import PlanError, StageError, StructureError
 from asyncdata.executors.function_call import noted
 from asyncdata.executors.scope import Scope
-from asyncdata.graph.node import Node, Unary, check_count
+from asyncdata.graph.node import Node, PlaceBelow, Unary, check_count
 from asyncdata.graph.stages import Fold, Step
 from asyncdata.options import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
@@ -147,6 +147,10 @@ class PadToCardinality(Unary):
         mask = "" if self.mask_key == "valid" else f", mask_key={self.mask_key!r}"
         return f"pad_to_cardinality({self.count}{mask})"
 
+    def place_below(self, position: Position) -> PlaceBelow:
+        come, inner, _ = position
+        return PlaceBelow(inner, natural(come), exactly=True)
+
     def marked(self, items: Sequence[Any], tickets: Tickets, valid: Sequence[bool]) -> list[Any]:
         """Return elements with their mask; those that are not valid as zeros."""
         return [
@@ -227,6 +231,8 @@ class Padder(Step):
     def resume(self, position: Position) -> Start:
         come, inner, model = position
         self.come = natural(come)
+        if self.come > self.node.count:
+            raise ValueError(f"{self.come} elements are more than {self.node.count}")
         tickets = decode_all(model)
         self.expected = len(tickets)
         return Start.of(inner, tickets)

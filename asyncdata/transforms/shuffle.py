@@ -306,6 +306,8 @@ class Shuffler(Step):
     def check(self, place: ShufflePlace) -> None:
         """Raise `ResumeError` if a buffer cannot have seen, or given out, as many elements as a place says."""
         start, seen = Start.of(place.input), place.seen
+        if seen and place.size is None:
+            raise ResumeError(f"shuffle({self.size}): the state has no buffer (the state is damaged; start without it)")
         read = None if start.back or start.skip else self.source.read_before(start.position)
         if read is not None and seen > read:
             raise ResumeError(

@@ -19,6 +19,7 @@ import numpy as np
 import pytest
 
 import asyncdata as ad
+from asyncdata.runtime.checksum import with_checksum
 from tests.laws.test_damaged import places
 from tests.states import edited
 
@@ -119,6 +120,70 @@ def test_a_state_with_another_number_is_refused_or_gives_elements(name: str) -> 
 @pytest.mark.parametrize("name", PIPELINES)
 def test_a_state_with_any_other_number_is_refused_or_gives_elements(name: str) -> None:
     check_mutations(name, 100)
+
+
+VALUES = (*NUMBERS, None, True, False, 1.5, "x", "", "end", "alone", [], [1], [[]], [["alone", 1]], {}, {"of": [1]})
+OF_ANY_KIND = {
+    **PIPELINES,
+    "shuffle of batches": R.batch(2).shuffle(9, seed=1),
+    "sample_from_datasets": ad.Dataset.sample_from_datasets([R.take(30), R.skip(30)], [0.5, 0.5], seed=1),
+    "concatenate": R.take(30).concatenate(R.skip(30)),
+    "window": R.shuffle(7, seed=2).window(4).flat_map(lambda rows: rows),
+    "pad_to_cardinality": R.take(50).pad_to_cardinality(60).map(lambda x, valid: x if valid else -x),
+    "random": ad.Dataset.random(3).take(60).shuffle(9, seed=1),
+    "buckets": R.map(lambda x: np.full(x % 3 + 1, x))
+    .bucket_by_sequence_length(len, [2], [3, 3])
+    .map(lambda x: x[:, 0]),
+}
+"""Their functions raise for anything but an element of their input."""
+WRONG_KINDS = (None, 1.5, "x", "", {}, [[]])
+"""Values that mean nothing where numbers stand."""
+
+
+def check_values(name: str, count: int) -> None:
+    """Put values of every kind into states that have the right checksum."""
+    rng, ds = random.Random(name), OF_ANY_KIND[name]
+    states: list[dict[str, Any]] = []
+    with ds.iterate() as elements:
+        for _ in range(6):
+            states.append(json.loads(json.dumps(elements.state_dict())))
+            next(elements)
+    for _ in range(count):
+        state = edited(rng.choice(states))
+        whole = {"position": state["position"]} if rng.random() < 0.8 else state
+        holder, name_ = rng.choice([*places(whole)])
+        holder[name_] = rng.choice(VALUES)
+        state = with_checksum({**state, **whole})
+        try:
+            with ds.iterate(state=state) as elements:
+                found = list(islice(elements, 100))
+        except ad.ResumeError:
+            continue
+        if name in PIPELINES and found and holder[name_] in WRONG_KINDS:
+            check_found(name, found, edited(states[0], epoch=state["epoch"]))
+
+
+@pytest.mark.parametrize("name", OF_ANY_KIND)
+def test_a_state_with_a_value_of_another_kind_is_refused_or_gives_elements(name: str) -> None:
+    check_values(name, 40)
+
+
+@pytest.mark.laws
+@pytest.mark.parametrize("name", OF_ANY_KIND)
+def test_a_state_with_any_value_is_refused_or_gives_elements(name: str) -> None:
+    check_values(name, 1000)
+
+
+@pytest.mark.parametrize("back", [[[]], [None], ["x"], "x", [True], [[1]], {"a": 1}, [{"of": "x"}], [1.0]], ids=str)
+@pytest.mark.parametrize("make", [lambda: R, lambda: ad.Dataset.from_list([*range(60)]), lambda: ad.Dataset.random(1)])
+def test_what_is_no_ticket_reaches_no_function(back: Any, make: Callable[[], ad.Dataset[Any]]) -> None:
+    def fails(x: Any) -> Any:
+        raise AssertionError(x)
+
+    ds = make().map(fails)
+    state = edited(make().map(fails).iterate().state_dict(), position={"from": 10, "back": back})
+    with pytest.raises(ad.ResumeError):
+        next(ds.iterate(state=with_checksum(state)))
 
 
 @pytest.mark.parametrize(
