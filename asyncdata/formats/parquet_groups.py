@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
@@ -19,8 +20,10 @@ __all__ = (
     "PartsOfFile",
     "Selection",
     "as_data_loss",
+    "check_columns",
     "checked_tail",
     "metadata_in",
+    "places_of",
     "spans",
 )
 
@@ -30,6 +33,12 @@ TAIL: Final = 1 << 16
 """Bytes read from the end of a file, enough for most footers."""
 
 MAGIC: Final = b"PAR1"
+
+OLD_WRITER: Final = re.compile(r"parquet-mr version (0|1\.[01]|1\.2\.[0-8])\b")
+"""Writers that leave the header of a dictionary out of the size of a column."""
+
+HEADER: Final = 100
+"""Bytes that readers allow for it."""
 
 
 class PartsOfFile(io.RawIOBase):
@@ -62,6 +71,48 @@ class PartsOfFile(io.RawIOBase):
                 self._at = stop
                 return found
         raise DataLossError(f"bytes {self._at} to {stop} were requested, which its metadata does not list")
+
+
+class NoBytesError(Exception):
+    """A read that shows that all metadata before it is valid."""
+
+
+class NoBytes(io.RawIOBase):
+    """A file that cannot be read, as a file object for pyarrow."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self._size = size
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._size
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
+        return self._size if whence == io.SEEK_END else offset
+
+    def read(self, size: int = -1, /) -> bytes:
+        raise NoBytesError
+
+
+def check_columns(metadata: Any, size: int, needed: Sequence[str] | None) -> None:
+    """Raise if the metadata of a column of some row group is invalid, for a file of so many bytes. Thread-safe.
+
+    pyarrow's functions for a single column may end the process then, so none may be called before. Its reader does not:
+    it looks at all columns of all row groups, and then requests the bytes.
+    """
+    pq = arrow("pyarrow.parquet", METHOD)
+    groups = range(metadata.num_row_groups)
+    try:
+        file = pq.ParquetFile(NoBytes(size), metadata=metadata, pre_buffer=True)
+        file.read_row_groups(groups, columns=needed, use_threads=False)
+    except NoBytesError:
+        pass
 
 
 def checked_tail(tail: bytes, size: int) -> int:
@@ -125,19 +176,15 @@ class Selection:
         if self.filters is not None:
             table, lost = self.matching(table, lost)
         if self.columns is not None:
+            if twice := [name for name in self.columns if table.column_names.count(name) > 1]:
+                raise ValueError(f"it has two columns {twice[0]!r}")
             table = table.select(self.columns)
         return DecodedGroup(columns_of(table), table.num_rows, lost)
 
     def matching(self, table: Any, lost: Mapping[int, str]) -> tuple[Any, Mapping[int, str]]:
         """Return the rows that match, and which of them are lost."""
-        if not lost:
-            return matching_rows(table, self.filters), lost
-        rows = arrow("pyarrow", METHOD).array(range(table.num_rows))
-        numbered = matching_rows(table.append_column("", rows), self.filters)
-        places = numbered.column(table.num_columns).to_pylist()
-        return numbered.remove_column(table.num_columns), {
-            place: lost[row] for place, row in enumerate(places) if row in lost
-        }
+        found, places = matching_rows(table, self.filters)
+        return found, {place: lost[row] for place, row in enumerate(places.tolist() if lost else ()) if row in lost}
 
 
 def read_group(
@@ -153,6 +200,8 @@ def read_group(
         coerce_int96_timestamp_unit=INT96_UNIT,
     )
     table = file.read_row_group(group, columns=needed, use_threads=False)
+    if table.num_rows != (rows := metadata.row_group(group).num_rows):
+        raise ValueError(f"it has {table.num_rows} rows, but its metadata says {rows}")
     old_times = int96_columns(file.schema_arrow, metadata.schema.to_arrow_schema())
     if columns is not None:
         old_times = [name for name in old_times if name in columns]
@@ -168,25 +217,36 @@ def as_data_loss(error: Exception, name: str, group: int = -1) -> Exception:
         error, (PlanError, FileNotFoundError, IsADirectoryError, PermissionError, ConnectionError, TimeoutError)
     ):
         return error
-    where = f"row group {group} cannot be read" if group >= 0 else "it is not a Parquet file"
+    where = f"row group {group} cannot be read" if group >= 0 else "it cannot be read as a Parquet file"
     return DataLossError(f"{name}: {where}: {error}")
 
 
-def spans(metadata: Any, group: int, needed: Sequence[str] | None) -> list[tuple[int, int]]:
-    """Return the byte ranges of a row group that are needed, with adjacent ones merged."""
+def places_of(metadata: Any, needed: Sequence[str] | None) -> Sequence[int]:
+    """Return the places of the needed columns, of which a struct has several, in each row group."""
+    if needed is None:
+        return range(metadata.num_columns)
+    names, schema = frozenset(needed), metadata.schema
+    # the column of a path may have dots in its name, as pyarrow reads it
+    paths = [accumulate(schema.column(place).path.split("."), "{}.{}".format) for place in range(metadata.num_columns)]
+    return [place for place, path in enumerate(paths) if not names.isdisjoint(path)]
+
+
+def spans(metadata: Any, group: int, places: Sequence[int], size: int) -> list[tuple[int, int]]:
+    """Return the byte ranges that some columns of a row group need, of a file of `size` bytes; adjacent ones merged.
+
+    Call `check_columns` first.
+    """
     found: list[tuple[int, int]] = []
     row_group = metadata.row_group(group)
-    names = None if needed is None else frozenset(needed)
-    for place in range(row_group.num_columns):
+    more = HEADER if OLD_WRITER.match(metadata.created_by or "") else 0
+    for place in places:
         chunk = row_group.column(place)
-        if names is not None and names.isdisjoint(accumulate(chunk.path_in_schema.split("."), "{}.{}".format)):
-            continue  # the column of a path may have dots in its name, as pyarrow reads it
         start = chunk.data_page_offset
         if chunk.dictionary_page_offset is not None and 0 < chunk.dictionary_page_offset < start:
             start = chunk.dictionary_page_offset
-        size = chunk.total_compressed_size
-        if found and found[-1][0] + found[-1][1] == start:
-            found[-1] = found[-1][0], found[-1][1] + size
-        else:
-            found.append((start, size))
+        stop = min(start + chunk.total_compressed_size + more, size)
+        if found and found[-1][0] <= start <= sum(found[-1]):
+            start, stop = found[-1][0], max(stop, sum(found[-1]))
+            found.pop()
+        found.append((start, stop - start))
     return found

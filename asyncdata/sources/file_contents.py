@@ -8,7 +8,7 @@ from typing import Self
 
 from asyncdata.errors import DataLossError
 from asyncdata.executors.scope import Scope
-from asyncdata.formats.compression import HEAD_BYTES, Decompressor, decompressor, recognised
+from asyncdata.formats.compression import HEAD_BYTES, Decompressor, decompressor, not_supported, recognised
 from asyncdata.runtime.retry_count import retries_counted
 from asyncdata.storage import Buffer, Entry, Stream
 
@@ -24,12 +24,14 @@ class FileContents:
         name: str,
         compression: str | None,
         scope: Scope,
+        most: int,
     ) -> None:
+        """Decompress streams that take at most `most` bytes of memory, or 128 MiB."""
         self._stream = stream
         self._name = name
-        self._in_thread = scope.in_thread
-        self._meter = scope.meter
-        self._expand: Decompressor | None = decompressor(compression, name) if compression else None
+        self.scope = scope
+        self._most = most
+        self._expand: Decompressor | None = decompressor(compression, name, most) if compression else None
         self._head: Buffer = b""
         self._ended = False  # within the first bytes
         self._error: Exception | None = None
@@ -46,12 +48,12 @@ class FileContents:
 
     async def begin(self) -> Entry:
         """Open the file; return its entry."""
-        with retries_counted(self._meter.retried):
+        with retries_counted(self.scope.meter.retried):
             return await self._stream.begin()
 
     def took(self, count: int) -> None:
         """Record that `count` bytes of the file were read directly."""
-        self._meter.read += count
+        self.scope.meter.read += count
 
     async def recognise(self, is_plain: Callable[[bytes], bool]) -> None:
         """Detect the compression from the first bytes, unless `is_plain` accepts them; later reads raise errors."""
@@ -65,8 +67,16 @@ class FileContents:
             self._error = error
             return
         head = bytes(self._head[:HEAD_BYTES])
-        if head and not is_plain(head) and (compression := recognised(head)):
-            self._expand = decompressor(compression, self._name)
+        if not head or is_plain(head):
+            return
+        if compression := recognised(head):
+            self._expand = decompressor(compression, self._name, self._most)
+        elif kind := not_supported(head):
+            self._head = b""
+            self._error = DataLossError(
+                f"{self._name}: it is compressed ({kind}), which is not supported: decompress it, or compress it with "
+                'gzip, bzip2 or zstd; compression_type="" reads the bytes as they are'
+            )
 
     def __aiter__(self) -> Self:
         return self
@@ -76,13 +86,13 @@ class FileContents:
         if expand is None:
             return await self._next()
         if expand.waiting:
-            return await self._in_thread(partial(expand.feed, b""))
+            return await self.scope.in_thread(partial(expand.feed, b""))
         try:
             data = await self._next()
         except StopAsyncIteration:
             expand.finish()
             raise
-        return await self._in_thread(partial(expand.feed, data))
+        return await self.scope.in_thread(partial(expand.feed, data))
 
     async def _next(self) -> Buffer:
         """Return the next bytes of the file before decompression."""
@@ -99,7 +109,7 @@ class FileContents:
 
     async def _more(self) -> Buffer:
         """Return the next bytes of the stream; none at its end."""
-        with retries_counted(self._meter.retried):
+        with retries_counted(self.scope.meter.retried):
             data = await anext(self._stream, b"")
         self.took(len(data))
         return data

@@ -17,8 +17,10 @@ from asyncdata.formats.parquet_groups import (
     PartsOfFile,
     Selection,
     as_data_loss,
+    check_columns,
     checked_tail,
     metadata_in,
+    places_of,
     spans,
 )
 from asyncdata.graph.node import ELSEWHERE
@@ -75,12 +77,14 @@ class ParquetFile(NumberedFile):
             tail = await self.tail(contents, entry)
             metadata = await contents.scope.in_thread(partial(metadata_in, tail, entry.size))
             needed = selection.needed(metadata, self.shown)
+            await contents.scope.in_thread(partial(check_columns, metadata, entry.size, needed))
             groups = await contents.scope.in_thread(partial(selection.groups, metadata, tail, entry.size))
         except (OSError, ValueError) as error:
             yield ParsedChunk([as_data_loss(error, self.shown)], offset, lost=True)
             return
         groups = [group for group in groups if group >= offset]
-        contents.set_groups(groups, lambda group: spans(metadata, group, needed))
+        places = places_of(metadata, needed)
+        contents.set_groups(groups, lambda group: spans(metadata, group, places, entry.size))
         for group in groups:
             try:
                 parts = await contents.group(group)

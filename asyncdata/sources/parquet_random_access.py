@@ -21,8 +21,10 @@ from asyncdata.formats.parquet_groups import (
     PartsOfFile,
     Selection,
     as_data_loss,
+    check_columns,
     checked_tail,
     metadata_in,
+    places_of,
     spans,
 )
 from asyncdata.runtime.tickets import END, Position
@@ -45,6 +47,7 @@ class KnownTable:
     status: Status
     metadata: Any = None
     needed: list[str] | None = None
+    places: Sequence[int] = ()
     begins: list[int] = field(default_factory=lambda: [0])
     """The number of each row group's first row, and at the end the number of rows."""
     error: Exception | None = None
@@ -90,7 +93,9 @@ class ParquetFiles(NumberedFiles):
             tail = file.read_at(status.size - length, length)
         metadata = metadata_in(tail, status.size)
         rows = [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
-        return KnownTable(status, metadata, self.selection.needed(metadata, name), [0, *accumulate(rows)])
+        needed = self.selection.needed(metadata, name)
+        check_columns(metadata, status.size, needed)
+        return KnownTable(status, metadata, needed, places_of(metadata, needed), [0, *accumulate(rows)])
 
     def count(self, path: str) -> int:
         known = self.of(path)
@@ -146,7 +151,7 @@ class ParquetFiles(NumberedFiles):
     def decoded(self, file: AnyPart, path: str, known: KnownTable, group: int) -> Group:
         """Read a row group."""
         try:
-            wanted = spans(known.metadata, group, known.needed)
+            wanted = spans(known.metadata, group, known.places, known.status.size)
             parts = [(start, file.read_at(start, size)) for start, size in wanted]
             source = PartsOfFile(known.status.size, parts)
             return self.selection.decoded(known.metadata, group, source, known.needed)

@@ -148,7 +148,9 @@ def test_truncated_files_and_foreign_ones_are_one_error(path: Path, tmp_path: Pa
             *({"id": number} for number in range(ROWS)),
         ]
     other.write_bytes(b"x" * 500)
-    with pytest.raises(ad.DataLossError, match=r"b\.parquet: it is not a Parquet file: at byte 496 b'PAR1' was"):
+    with pytest.raises(
+        ad.DataLossError, match=r"b\.parquet: it cannot be read as a Parquet file: at byte 496 b'PAR1' was"
+    ):
         list(ad.ParquetDataset(other))
     other.write_bytes(b"x" * 500 + b"\xff\xff\xff\x7fPAR1")
     with pytest.raises(ad.DataLossError, match="more than it has"):
@@ -169,6 +171,64 @@ def test_a_corrupt_row_group_is_one_error_and_the_next_follows(path: Path) -> No
     check_resumes(lambda: ad.ParquetDataset(path, ["id"]))
     with pytest.raises(ad.DataLossError, match=r"a\.parquet: row group 1 cannot be read"):
         list(ad.ParquetDataset(path, ["id"]))
+
+
+def test_metadata_of_columns_that_cannot_be_is_an_error_before_any_of_a_single_column_is_looked_at(path: Path) -> None:
+    content = path.read_bytes()
+    footer = int.from_bytes(content[-8:-4], "little") + 8
+    (other := path.with_name("b.parquet")).write_bytes(content[:4] + content[-footer:])  # no room for columns
+    for index in (False, True):
+        with (
+            mock.patch("asyncdata.sources.parquet.spans", side_effect=AssertionError) as spans,
+            mock.patch("asyncdata.sources.parquet_random_access.spans", spans),
+        ):
+            assert results(ad.ParquetDataset(other, index=index)) == [Failed("DataLossError")]
+        found = results(ad.ParquetDataset([other, path], index=index))
+        assert [found[0], *(row["id"] for row in found[1:])] == [Failed("DataLossError"), *range(ROWS)]
+    with pytest.raises(ad.DataLossError, match=r"b\.parquet: it cannot be read as a Parquet file: "):
+        list(ad.ParquetDataset(other))
+
+
+def patched(path: Path, old: bytes, new: bytes) -> Path:
+    """Change the metadata at the end of a file."""
+    content = path.read_bytes()
+    footer = len(content) - 8 - int.from_bytes(content[-8:-4], "little")
+    assert content[footer:].count(old) == 1, content[footer:].count(old)
+    path.write_bytes(content[:footer] + content[footer:].replace(old, new))
+    return path
+
+
+def test_a_row_group_that_has_fewer_rows_than_it_says_is_an_error(tmp_path: Path) -> None:
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    pq.write_table(pa.table({"a": [*range(60)]}), path := tmp_path / "a.parquet", row_group_size=20)
+    metadata = pq.read_metadata(path)
+    sizes = [metadata.row_group(group).total_byte_size for group in range(3)]
+    assert len(set(sizes)) == 1
+    content = bytearray(path.read_bytes())
+    place = content.rindex(bytes([0x16, 40]))  # the field of the number of rows, 20 as a zigzag number, in the last one
+    content[place + 1] = 42
+    path.write_bytes(content)
+    assert pq.read_metadata(path).row_group(2).num_rows == 21
+    found = results(ad.ParquetDataset(path))
+    assert found == [*({"a": number} for number in range(40)), Failed("DataLossError")]
+    with pytest.raises(ad.DataLossError, match="row group 2 cannot be read: it has 20 rows, but its metadata says 21"):
+        list(ad.ParquetDataset(path))
+    assert results(ad.ParquetDataset(path, index=True))[40:] == [Failed("DataLossError")] * 21
+
+
+def test_files_of_old_writers_whose_columns_are_larger_than_they_say(tmp_path: Path) -> None:
+    """Before parquet-mr 1.2.9 the header of a dictionary was left out of the size, so readers read on behind it."""
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    pq.write_table(
+        pa.table({"a": ["x", "y"] * 10, "b": [*range(20)]}), path := tmp_path / "a.parquet", row_group_size=5
+    )
+    writer = pq.read_metadata(path).created_by.encode()
+    patched(path, writer, b"parquet-mr version 1.2.8".ljust(len(writer)))
+    expected = [{"a": "xy"[number % 2], "b": number} for number in range(20)]
+    for columns in (["a", "b"], ["b"], ["a"]):
+        rows = [{name: row[name] for name in columns} for row in expected]
+        assert list(ad.ParquetDataset(path, columns)) == rows
+        assert list(ad.ParquetDataset(path, columns, index=True)) == rows
 
 
 def test_a_column_that_is_not_there(path: Path) -> None:
@@ -268,8 +328,9 @@ def test_names_of_columns_with_dots(tmp_path: Path) -> None:
 def test_two_columns_of_one_name_are_an_error(tmp_path: Path) -> None:
     pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     pq.write_table(pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=["q", "q"]), tmp_path / "b.parquet")
-    with pytest.raises(ad.DataLossError, match="it has two columns 'q'"):
-        list(ad.ParquetDataset(tmp_path / "b.parquet"))
+    for columns in (None, ["q"]):
+        with pytest.raises(ad.DataLossError, match="it has two columns 'q'"):
+            list(ad.ParquetDataset(tmp_path / "b.parquet", columns))
 
 
 @pytest.mark.parametrize("filters", [[], [("id", "~", 1)], ("id", ">", 1), "id > 1", [("id",)]])

@@ -1,0 +1,510 @@
+"""Random tables in files of several writers, and the datasets that read them, each with what its elements are."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from decimal import Decimal
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import assume, reject
+from hypothesis import strategies as st
+
+import asyncdata as ad
+from tests import reference
+from tests.laws import pipelines as steps
+from tests.laws.files import scratch
+from tests.laws.pipelines import Pipeline, Step
+from tests.laws.table_types import form, stacked, value_of
+from tests.reference import Failed
+
+__all__ = ("readings", "table_sources")
+
+pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Columns
+
+Make = Callable[[random.Random, int], Any]
+"""Makes an array of so many values of a type, some of them missing."""
+
+
+def leaf(kind: Callable[[], Any], value: Callable[[random.Random], Any], missing: bool = True) -> Callable[[], Make]:
+    """Return a maker of values that pyarrow takes from Python."""
+
+    def make(rng: random.Random, count: int) -> Any:
+        share = rng.choice([0, 0, 3]) if missing else 0
+        return pa.array([None if share and rng.randrange(share) == 0 else value(rng) for _ in range(count)], kind())
+
+    return lambda: make
+
+
+def times(kind: Callable[[], Any], most: int, step: int = 1) -> Callable[[], Make]:
+    """Return a maker of times, which are stored as integers up to `most`."""
+
+    def make(rng: random.Random, count: int) -> Any:
+        size = pa.int32() if kind().bit_width == 32 else pa.int64()
+        return leaf(lambda: size, lambda rng: rng.randrange(most // step) * step)()(rng, count).view(kind())
+
+    return lambda: make
+
+
+def word(rng: random.Random) -> str:
+    return rng.choice(["", "a", "\xe9\0", "long " * 9, f"{rng.randrange(99)}"])
+
+
+def integer(bits: int, signed: bool = True) -> Callable[[random.Random], int]:
+    return lambda rng: rng.choice([0, 1, rng.getrandbits(bits - 1), (1 << (bits - signed)) - 1])
+
+
+def real(rng: random.Random) -> float:
+    return rng.choice([0.0, -0.0, float("nan"), float("inf"), 0.1, rng.random() * 100])
+
+
+DAY = 86_400_000
+
+LEAVES: dict[str, Callable[[], Make]] = {
+    "bool": leaf(lambda: pa.bool_(), lambda rng: rng.random() < 0.5),
+    "int8": leaf(lambda: pa.int8(), integer(8)),
+    "int64": leaf(lambda: pa.int64(), integer(64)),
+    "uint16": leaf(lambda: pa.uint16(), integer(16, signed=False)),
+    "uint64": leaf(lambda: pa.uint64(), integer(64, signed=False)),
+    "float16": leaf(lambda: pa.float16(), lambda rng: np.float16(real(rng))),
+    "float32": leaf(lambda: pa.float32(), real),
+    "float64": leaf(lambda: pa.float64(), real),
+    "string": leaf(lambda: pa.string(), word),
+    "large_string": leaf(lambda: pa.large_string(), word),
+    "string_view": leaf(lambda: pa.string_view(), word),
+    "binary": leaf(lambda: pa.binary(), lambda rng: word(rng).encode()),
+    "large_binary": leaf(lambda: pa.large_binary(), lambda rng: word(rng).encode()),
+    "binary_view": leaf(lambda: pa.binary_view(), lambda rng: word(rng).encode()),
+    "fixed_size_binary": leaf(lambda: pa.binary(3), lambda rng: rng.randbytes(3)),
+    "decimal128": leaf(lambda: pa.decimal128(9, 2), lambda rng: Decimal(rng.randrange(-(10**6), 10**6)) / 100),
+    "decimal256": leaf(lambda: pa.decimal256(50, 3), lambda rng: Decimal(rng.randrange(10**9)) / 1000),
+    "date32": times(lambda: pa.date32(), 10**6),
+    "date64": times(lambda: pa.date64(), 10**6 * DAY, DAY),
+    "time32": times(lambda: pa.time32("ms"), DAY),
+    "time64": times(lambda: pa.time64("us"), DAY * 1000),
+    "time64 of nanoseconds": times(lambda: pa.time64("ns"), DAY * 1_000_000),
+    "timestamp of milliseconds": times(lambda: pa.timestamp("ms"), 10**15),
+    "timestamp of microseconds": times(lambda: pa.timestamp("us"), 10**18),
+    "timestamp of nanoseconds": times(lambda: pa.timestamp("ns"), 10**18),
+    "timestamp with a zone": times(lambda: pa.timestamp("us", "America/New_York"), 10**18),
+    "duration": times(lambda: pa.duration("ns"), 10**18),
+    "null": leaf(lambda: pa.null(), lambda rng: None),
+}
+"""Types without parts."""
+
+
+def missing(rng: random.Random, count: int) -> list[bool]:
+    """Return which values are missing: mostly none."""
+    share = rng.choice([0, 0, 3])
+    return [share > 0 and rng.randrange(share) == 0 for _ in range(count)]
+
+
+def lengths(rng: random.Random, count: int) -> list[int]:
+    """Return the lengths of lists, often one for all."""
+    one = rng.randrange(4)
+    return [one] * count if rng.random() < 0.5 else [rng.randrange(4) for _ in range(count)]
+
+
+def list_of(make: Make, large: bool = False) -> Make:
+    def lists(rng: random.Random, count: int) -> Any:
+        offsets = [0, *np.cumsum(lengths(rng, count)).tolist()]
+        starts = [None if gone else offset for gone, offset in zip(missing(rng, count), offsets, strict=False)]
+        kind, size = (pa.LargeListArray, pa.int64()) if large else (pa.ListArray, pa.int32())
+        return kind.from_arrays(pa.array([*starts, offsets[-1]], size), make(rng, offsets[-1]))
+
+    return lists
+
+
+def view_of(make: Make, large: bool = False) -> Make:
+    """Lists whose items may lie in any order, and be shared."""
+
+    def views(rng: random.Random, count: int) -> Any:
+        kind, size = (pa.LargeListViewArray, pa.int64()) if large else (pa.ListViewArray, pa.int32())
+        sizes = lengths(rng, count)
+        starts = [rng.randrange(9 - length) for length in sizes]
+        gone = pa.array(missing(rng, count), pa.bool_())
+        return kind.from_arrays(pa.array(starts, size), pa.array(sizes, size), make(rng, 8), mask=gone)
+
+    return views
+
+
+def fixed_list_of(make: Make) -> Make:
+    def lists(rng: random.Random, count: int) -> Any:
+        size = rng.randrange(1, 4)
+        gone = pa.array(missing(rng, count), pa.bool_())
+        return pa.FixedSizeListArray.from_arrays(make(rng, size * count), size, mask=gone)
+
+    return lists
+
+
+def struct_of(make: Make) -> Make:
+    def structs(rng: random.Random, count: int) -> Any:
+        gone = pa.array(missing(rng, count), pa.bool_())
+        parts = [make(rng, count), LEAVES["int64"]()(rng, count)]
+        return pa.StructArray.from_arrays(parts, ["a", "b"], mask=gone)
+
+    return structs
+
+
+def map_of(make: Make) -> Make:
+    def maps(rng: random.Random, count: int) -> Any:
+        lists = list_of(make)(rng, count)
+        keys = pa.array([f"k{place}" for place in range(len(lists.values))])
+        return pa.MapArray.from_arrays(lists.offsets, keys, lists.values) if not lists.null_count else maps(rng, count)
+
+    return maps
+
+
+def dictionary_of(make: Make) -> Make:
+    def dictionaries(rng: random.Random, count: int) -> Any:
+        values = make(rng, 3)
+        places = [None if gone else rng.randrange(3) for gone in missing(rng, count)]
+        return pa.DictionaryArray.from_arrays(pa.array(places, pa.int8()), values)
+
+    return dictionaries
+
+
+def runs_of(make: Make) -> Make:
+    def runs(rng: random.Random, count: int) -> Any:
+        ends = sorted({rng.randrange(1, count + 1) for _ in range(3)} | {count}) if count else []
+        return pa.RunEndEncodedArray.from_arrays(pa.array(ends, pa.int32()), make(rng, len(ends)))
+
+    return runs
+
+
+def extension_of(kind: Callable[[], Any], make: Make) -> Make:
+    def extensions(rng: random.Random, count: int) -> Any:
+        return pa.ExtensionArray.from_storage(kind(), make(rng, count).cast(kind().storage_type))
+
+    return extensions
+
+
+def tensors(rng: random.Random, count: int) -> Any:
+    values = LEAVES["int8"]()(rng, 6 * count).fill_null(7)
+    gone = pa.array(missing(rng, count), pa.bool_())
+    return pa.ExtensionArray.from_storage(
+        pa.fixed_shape_tensor(pa.int8(), [2, 3], permutation=[1, 0]),
+        pa.FixedSizeListArray.from_arrays(values, 6, mask=gone),
+    )
+
+
+def intervals(rng: random.Random, count: int) -> Any:
+    values = [None if gone else (rng.randrange(9), -1, rng.randrange(10**12)) for gone in missing(rng, count)]
+    return pa.array(values, pa.month_day_nano_interval())
+
+
+EXTENSIONS: dict[str, Make] = {
+    "uuid": lambda rng, count: extension_of(pa.uuid, leaf(lambda: pa.binary(16), lambda rng: rng.randbytes(16))())(
+        rng, count
+    ),
+    "bool8": lambda rng, count: extension_of(pa.bool8, leaf(lambda: pa.int8(), lambda rng: rng.randrange(2))())(
+        rng, count
+    ),
+    "json": lambda rng, count: extension_of(pa.json_, leaf(lambda: pa.string(), lambda rng: f"[{rng.random()}]")())(
+        rng, count
+    ),
+    "tensor": tensors,
+}
+
+NESTED: dict[str, Callable[[Make], Make]] = {
+    "list": list_of,
+    "large_list": partial(list_of, large=True),
+    "fixed_size_list": fixed_list_of,
+    "struct": struct_of,
+    "map": map_of,
+    "dictionary": dictionary_of,
+}
+
+OF_ARROW: dict[str, Callable[[Make], Make]] = {
+    "list_view": view_of,
+    "large_list_view": partial(view_of, large=True),
+    "run_end_encoded": runs_of,
+}
+"""What Parquet has not, or gives back as something else."""
+
+
+@st.composite
+def columns(draw: st.DrawFn, of_arrow: bool) -> tuple[str, Make]:
+    """Draw a type, as text and as what makes arrays of it."""
+    name = draw(st.sampled_from([*LEAVES, *EXTENSIONS, *(["interval"] if of_arrow else [])]))
+    make = intervals if name == "interval" else EXTENSIONS[name] if name in EXTENSIONS else LEAVES[name]()
+    nested = NESTED | OF_ARROW if of_arrow else NESTED
+    for _ in range(draw(st.sampled_from([0, 0, 1, 1, 2]))):
+        outer = draw(st.sampled_from([*nested]))
+        if allowed(outer, name):
+            name, make = f"{outer} of {name}", nested[outer](make)
+    return name, make
+
+
+def allowed(outer: str, name: str) -> bool:
+    """Return whether pyarrow writes and reads such a type at all."""
+    if outer == "dictionary":
+        return name in ("string", "binary", "int64", "float64", "large_string")
+    if outer == "run_end_encoded":
+        return " of " not in name and name not in EXTENSIONS and name != "null"
+    return not (outer == "fixed_size_list" and name == "null")
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Files
+
+
+@dataclass(frozen=True)
+class TableFile:
+    """A file, and the table that pyarrow reads of it."""
+
+    path: Path
+    table: Any
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """What its elements are."""
+        names = self.table.column_names
+        values = [[value_of(scalar) for scalar in self.table.column(name)] for name in names]
+        return [dict(zip(names, row, strict=True)) for row in zip(*values, strict=True)]
+
+
+def parquet_by_pyarrow(draw: st.DrawFn, table: Any, path: Path) -> None:
+    pq.write_table(
+        table,
+        path,
+        row_group_size=draw(st.sampled_from([1, 3, 64])),
+        use_dictionary=draw(st.booleans()),
+        store_schema=draw(st.booleans()),
+        data_page_size=draw(st.sampled_from([None, 1])),
+        data_page_version=draw(st.sampled_from(["1.0", "2.0"])),
+        compression=draw(st.sampled_from(["none", "snappy"])),
+    )
+
+
+def parquet_by_polars(draw: st.DrawFn, table: Any, path: Path) -> None:
+    import polars as pl
+
+    pl.DataFrame(table).write_parquet(path, row_group_size=draw(st.sampled_from([1, 3, 64])))
+
+
+def parquet_by_duckdb(_: st.DrawFn, table: Any, path: Path) -> None:
+    import duckdb
+
+    with duckdb.connect() as database:
+        database.register("rows", table)
+        database.sql(f"COPY (SELECT * FROM rows) TO '{path}' (FORMAT parquet)")
+
+
+def parquet_by_fastparquet(draw: st.DrawFn, table: Any, path: Path) -> None:
+    import fastparquet
+
+    frame = table.to_pandas()
+    fastparquet.write(str(path), frame, row_group_offsets=draw(st.sampled_from([1, 3, 64])), write_index=False)
+
+
+def arrow_by_pyarrow(draw: st.DrawFn, table: Any, path: Path) -> None:
+    new = draw(st.sampled_from([pa.ipc.new_file, pa.ipc.new_stream]))
+    legacy = draw(st.sampled_from([False, False, True]))
+    version = pa.ipc.MetadataVersion.V4 if legacy else pa.ipc.MetadataVersion.V5
+    options = pa.ipc.IpcWriteOptions(
+        compression=None if legacy else draw(st.sampled_from([None, "zstd"])),  # which legacy files have not
+        unify_dictionaries=new is pa.ipc.new_file,
+        use_legacy_format=legacy,
+        metadata_version=version,
+    )
+    with new(str(path), table.schema, options=options) as writer:
+        writer.write_table(table, max_chunksize=draw(st.sampled_from([1, 3, 64])))
+
+
+def arrow_by_polars(draw: st.DrawFn, table: Any, path: Path) -> None:
+    import polars as pl
+
+    pl.DataFrame(table).write_ipc(path, record_batch_size=draw(st.sampled_from([1, 3, 64])))
+
+
+WRITERS: dict[str, list[Callable[[st.DrawFn, Any, Path], None]]] = {
+    "parquet": [parquet_by_pyarrow, parquet_by_pyarrow, parquet_by_polars, parquet_by_duckdb, parquet_by_fastparquet],
+    "arrow": [arrow_by_pyarrow, arrow_by_pyarrow, arrow_by_polars],
+}
+
+FOREIGN = ("bool", "int8", "int64", "uint16", "float32", "float64", "string", "timestamp of nanoseconds")
+"""Types that all writers have."""
+
+
+@st.composite
+def table_files(draw: st.DrawFn, kind: str) -> list[TableFile]:
+    """Write files of one schema, by one writer."""
+    writer = draw(st.sampled_from(WRITERS[kind]))
+    if "pyarrow" in writer.__name__:
+        chosen = draw(st.lists(columns(kind == "arrow"), min_size=1, max_size=2))
+    else:
+        names = draw(st.lists(st.sampled_from(FOREIGN), min_size=1, max_size=2))
+        chosen = [(name, LEAVES[name]()) for name in names]
+        if writer in (parquet_by_polars, parquet_by_duckdb, arrow_by_polars) and draw(st.booleans()):
+            chosen.append((f"list of {names[0]}", list_of(LEAVES[names[0]]())))
+    seed, counts = (
+        draw(st.integers(0, 10**6)),
+        draw(st.lists(st.sampled_from([7, 12, 5, 1, 0]), min_size=1, max_size=3)),
+    )
+    made: list[TableFile] = []
+    for place, count in enumerate(counts):
+        rng = random.Random(seed + place)
+        values = {f"c{number}: {name}": make(rng, count) for number, (name, make) in enumerate(chosen)}
+        table = pa.table({"id": range(100 * place, 100 * place + count), **values})
+        text = f"{writer.__name__}{counts}{seed}{[name for name, _ in chosen]}{place}"
+        path = scratch() / f"{hashlib.sha256(text.encode()).hexdigest()[:20]}.{kind}"
+        try:
+            writer(draw, table, path)
+            made.append(TableFile(path, read_by_pyarrow(path)))
+        except (pa.ArrowException, ValueError):  # they do not write, or read, all types everywhere
+            reject()
+    return made
+
+
+def read_by_pyarrow(path: Path) -> Any:
+    """Return the table in a file."""
+    if path.suffix == ".parquet":
+        return pq.ParquetFile(path).read()
+    with pa.OSFile(str(path)) as file:
+        whole = file.read()
+    return (pa.ipc.open_file if whole.startswith(b"ARROW1") else pa.ipc.open_stream)(whole).read_all()
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Datasets
+
+
+class TablePipeline(Pipeline):
+    """A pipeline whose elements are compared in every type, dtype and shape."""
+
+    def comparable(self, elements: Any) -> list[Any]:
+        return [element if isinstance(element, Failed) else form(element) for element in elements]
+
+
+FILTERS: dict[str, Callable[[int], bool]] = {
+    "==": lambda number: number == 103,
+    ">": lambda number: number > 103,
+    "!=": lambda number: number != 103,
+    "in": lambda number: number in (3, 103, 205),
+}
+
+
+@st.composite
+def table_sources(draw: st.DrawFn) -> Pipeline:
+    """Some files, read in one of the ways of their format."""
+    kind = draw(st.sampled_from(["parquet", "parquet", "arrow"]))
+    files = draw(table_files(kind))
+    rows = [file.rows for file in files]
+    paths = [str(file.path) for file in files]
+    how: dict[str, Any] = {}
+    way = draw(st.sampled_from(["in turn", "at once", "interleave", "index", "filters"]))
+    if draw(st.booleans()):
+        names = draw(st.permutations(files[0].table.column_names))
+        how["columns"] = [*names[: draw(st.integers(1, len(names)))]]
+    if kind == "parquet" and way == "filters":
+        comparison = draw(st.sampled_from([*FILTERS]))
+        wanted = ("id", comparison, [3, 103, 205] if comparison == "in" else 103)
+        how["filters"] = [wanted] if draw(st.booleans()) else pq.filters_to_expression([wanted])
+        rows = [[row for row in some if FILTERS[comparison](int(row["id"]))] for some in rows]
+    if kind == "parquet" and way == "index":
+        how["index"] = True
+    if kind == "arrow" and draw(st.booleans()):
+        how["buffer_size"] = draw(st.sampled_from([1, 37]))
+    if "columns" in how:
+        rows = [[{name: row[name] for name in how["columns"]} for row in some] for some in rows]
+    cycle, block = draw(st.sampled_from([1, 2, 3])), draw(st.sampled_from([1, 2, 4]))
+    places, at_once = range(len(files)), None
+    if way == "at once":
+        at_once = how["num_parallel_reads"] = cycle
+    elements = [row for some in rows for row in some]
+    if way == "at once":
+        elements = [*reference.interleave(places, rows.__getitem__, cycle)]
+    elif way == "interleave":
+        elements = [*reference.interleave(places, rows.__getitem__, cycle, block)]
+    read = partial(ad.ParquetDataset if kind == "parquet" else ad.ArrowDataset, **how)
+    interleaved = (cycle, block) if way == "interleave" else None
+    text = f"{kind}({[(file.path.name, file.table.num_rows) for file in files]}, {files[0].table.schema.types}, {how}, "
+    return TablePipeline(
+        f"{text}{interleaved or at_once})", partial(dataset_of, read, paths, interleaved), lambda epoch: elements
+    )
+
+
+def dataset_of(read: Any, paths: list[str], interleaved: tuple[int, int] | None) -> ad.Dataset[Any]:
+    """The rows of files."""
+    if interleaved is None:
+        return read(paths)
+    cycle, block = interleaved
+    return ad.Dataset.from_list(paths).interleave(read, cycle_length=cycle, block_length=block)
+
+
+def identity(element: Any) -> Any:
+    return element
+
+
+def same(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
+    calls = draw(st.sampled_from([None, 2]))
+    return pipe.then(f"map(identity, {calls})", lambda ds: ds.map(identity, num_parallel_calls=calls), pipe.meaning)
+
+
+def batch(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
+    size, drop, calls = draw(st.integers(1, 5)), draw(st.booleans()), draw(st.sampled_from([None, 2]))
+    return pipe.then(
+        f"batch({size}, {drop}, {calls})",
+        lambda ds: ds.batch(size, drop, calls),
+        lambda epoch: reference.batch(pipe.meaning(epoch), size, drop, stacked),
+    )
+
+
+def unbatch(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
+    pipe = batch(draw, pipe)
+    return pipe.then("unbatch()", lambda ds: ds.unbatch(), lambda epoch: rows_in(pipe.meaning(epoch)))
+
+
+def rows_in(batches: Any) -> Any:
+    for one in batches:
+        yield from [one] if isinstance(one, Failed) else rows_of(one)
+
+
+def rows_of(value: Any) -> list[Any]:
+    if isinstance(value, dict):
+        columns = {name: rows_of(part) for name, part in value.items()}
+        return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    return [*value]
+
+
+def halves(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
+    """Both ends of a dataset in one: batches over the seam have rows of several blocks."""
+    count = draw(st.integers(0, 9))
+    return pipe.then(
+        f"concatenate(take({count}))",
+        lambda ds: ds.concatenate(ds.take(count)),
+        lambda epoch: [*pipe.meaning(epoch), *reference.take(pipe.meaning(epoch), count)],
+    )
+
+
+def cache_in_file(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
+    """Decimals are an error there."""
+    return pipe if "Decimal(" in str(pipe.elements()) else steps.cache_in_file(draw, pipe)
+
+
+STEPS: tuple[Step, ...] = (
+    *(batch, batch, batch, unbatch, same, halves),
+    *(steps.shuffle, steps.shuffle_all, steps.shuffle_all, steps.take, steps.skip, steps.shard),
+    *(steps.cache, cache_in_file, steps.prefetch, steps.repeat),
+)
+
+
+@st.composite
+def readings(draw: st.DrawFn) -> Pipeline:
+    """Files of tables, and up to four steps after them."""
+    pipe = draw(table_sources())
+    for _ in range(draw(st.integers(0, 4))):
+        pipe = draw(st.sampled_from(STEPS))(draw, pipe)
+    assume(len([*pipe.meaning(steps.FIRST)]) <= 200)
+    return pipe

@@ -1,0 +1,56 @@
+"""Rows of tables are the values that docs/formats.md says, whoever wrote the files and however they are read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import asyncdata as ad
+from tests.laws.pipelines import Pipeline
+from tests.laws.table_types import TABLE
+from tests.laws.tables import readings
+from tests.laws.test_placement import BESIDE, FEW, LEGS
+from tests.laws.test_resume import Leg, legs, read_in_legs
+from tests.running import WAYS, read_plain
+
+pytestmark = pytest.mark.formats
+
+PAGE = Path(__file__).parents[2] / "docs" / "formats.md"
+
+
+def test_the_types_of_these_laws_are_those_of_the_page() -> None:
+    lines = PAGE.read_text().partition("\n### Values of Arrow's types\n")[2].partition("\n## ")[0].splitlines()
+    rows = [tuple(cell.strip() for cell in line.strip("|").split(" | ")) for line in lines if line.startswith("| ")]
+    assert rows[1:] == TABLE
+
+
+@given(pipe=readings(), way=st.sampled_from(WAYS))
+def test_elements_are_the_values_of_their_types(pipe: Pipeline, way: Callable[..., list[Any]]) -> None:
+    assert pipe.comparable(way(pipe.build())) == pipe.elements()
+
+
+@given(pipe=readings())
+def test_the_optimizer_changes_nothing(pipe: Pipeline) -> None:
+    assert pipe.comparable(read_plain(pipe.build().with_options(ad.Options(optimize=False)))) == pipe.elements()
+
+
+@given(pipe=readings(), legs=legs)
+def test_going_on_is_as_if_nothing_had_happened(pipe: Pipeline, legs: list[Leg]) -> None:
+    assert pipe.comparable(read_in_legs(pipe, legs)) == pipe.elements()
+
+
+@FEW
+@given(pipe=readings())
+def test_a_process_of_its_own_changes_nothing(pipe: Pipeline) -> None:
+    assert pipe.comparable(read_plain(pipe.build().with_options(BESIDE))) == pipe.elements()
+
+
+@FEW
+@given(pipe=readings(), legs=LEGS)
+def test_going_on_in_other_processes_is_as_if_nothing_had_happened(pipe: Pipeline, legs: list[Any]) -> None:
+    assert pipe.comparable(read_in_legs(pipe, legs)) == pipe.elements()
