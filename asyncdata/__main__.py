@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, NoReturn
 import asyncdata
 from asyncdata.cli import bench, channel, convert, doctor, ingest, inspect
 from asyncdata.demo import command as demo
+from asyncdata.runtime.standard_descriptors import take_standard_descriptors
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,6 +31,7 @@ class Parser(ArgumentParser):
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command that the arguments name, and return the exit status of the process."""
+    take_standard_descriptors()  # before the sockets of servers
     parser = Parser(prog="asyncdata", description="Input pipelines for training.", allow_abbrev=False)
     parser.add_argument("--version", action="version", version=f"asyncdata {asyncdata.__version__}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")

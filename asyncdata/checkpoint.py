@@ -7,10 +7,10 @@ that and are not delivered yet; and a checksum of all that. Older states have no
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from difflib import SequenceMatcher
 from hashlib import blake2b
 from itertools import count as counting
 from itertools import zip_longest
@@ -23,12 +23,17 @@ from asyncdata.executors.element_rng import Chance
 from asyncdata.graph.content_hash import contents
 from asyncdata.graph.identity import words_of
 from asyncdata.graph.node import Node, nodes_of
+from asyncdata.graph.optimizer import settle
 from asyncdata.graph.position_check import check_position
+from asyncdata.graph.similar_plan import check_changes, check_order, matched_steps, steps_with_words, unordered_steps
+from asyncdata.options import Options
 from asyncdata.runtime.checksum import has_checksum, with_checksum
+from asyncdata.runtime.json_text import parse_json
 from asyncdata.runtime.resharding import Resharding, Share
 from asyncdata.runtime.tickets import END, FRESH, Position, Start, natural
 from asyncdata.sources.file_list_digest import label_text
 from asyncdata.storage import write_atomically
+from asyncdata.storage.regular_file import is_regular
 
 __all__ = (
     "SHARE_FILES",
@@ -51,8 +56,11 @@ __all__ = (
     "with_seeds",
 )
 
-VERSION: Final = 3
-"""States of version 2 have no hash of the arguments that labels leave out."""
+VERSION: Final = 4
+"""States of version 2 have no hash of the arguments that labels leave out; up to 3 they do not say which steps counted
+elements without order."""
+
+OLDEST: Final = 2
 
 IDENTITY: Final[Callable[[Node], str | None]] = attrgetter("identity")
 
@@ -108,14 +116,16 @@ def fingerprint(plan: Node) -> str:
     return blake2b(described.encode(), digest_size=16).hexdigest()
 
 
-def state_header(place: ResumePoint) -> dict[str, Any]:
+def state_header(place: ResumePoint, options: Options) -> dict[str, Any]:
     """Return the part that all states of a run share."""
+    unordered = unordered_steps(settle(place.plan, options))
     header = {
         "version": VERSION,
         "plan": plan_labels(place.plan),
         "seeds": [list(pair) for pair in seeds_of(place.plan).items()],
         "shares": [list(share) for share in shares_of(place.plan)],
         "epoch": place.epoch,
+        **({"unordered": unordered} if unordered else {}),
     }
     return {**header, "dealt": True} if place.resharded else header
 
@@ -128,19 +138,23 @@ def state_of(state_header: Mapping[str, Any], delivered: int, position: Position
     return with_checksum({**own, "delivered": delivered, "position": position})
 
 
-def place_of(plan: Node, state: Mapping[str, Any], strict: bool = True) -> ResumePoint:
-    """Return where a run of `plan` continues from `state`; `ResumeError` if the two do not fit."""
+def place_of(plan: Node, state: Mapping[str, Any], strict: bool, options: Options) -> ResumePoint:
+    """Return where a run of `plan` with these options continues from `state`; `ResumeError` if the two do not fit."""
     saved = checked(state_of_share(state, shares_of(plan)))
     seeds = dict[int, int](saved["seeds"])
     if strict:
         compare(saved["plan"], plan, saved["version"])
         if seeds.keys() != seeds_of(plan).keys():
             raise ResumeError(f"the state has seeds for steps {[*seeds]}, the pipeline for {[*seeds_of(plan)]}")
+        places = {place: place for place in range(len(saved["plan"]))}
     else:
-        places = matched(saved["plan"], plan_labels(plan))
+        places = matched_steps(saved["plan"], plan_labels(plan))
         seeds = {places[place]: seed for place, seed in seeds.items() if place in places}
         if saved["position"] is not None:
-            check_counted(saved["plan"], plan, saved["version"])
+            check_changes(saved["plan"], steps_with_words(plan, words_in(saved["version"])), saved["position"])
+    if saved["position"] not in (None, END) and saved["version"] == VERSION:
+        unordered = {places.get(place) for place in saved.get("unordered", ())}
+        check_order(settle(plan, options), unordered, saved["position"])
     plan = with_seeds(plan, seeds, strict, counting())
     exact = strict and saved.keys().isdisjoint(("merged", "dealt"))
     for position in plan.parse_position(saved["position"], list) if "merged" in saved else [saved["position"]]:
@@ -178,97 +192,6 @@ def same_number(was: Sequence[Any], now: Sequence[Share]) -> None:
     """Raise unless a state has as many shares as the pipeline."""
     if len(was) != len(now):
         raise ResumeError(f"the state is of {len(was)} shares, but the pipeline has {len(now)}")
-
-
-FREE: Final = ("map", "filter", "skip", "from_source", "ignore_errors")
-"""Steps that are not in a position; steps that only read ahead are in no account."""
-
-
-def matched(was: list[str], now: list[str]) -> dict[int, int]:
-    """Return for each step of the plan its step in the state's plan, by their names.
-
-    Steps that hold state must be the same, in the same order.
-    """
-    names = [[name_of(words) for words in plan] for plan in (was, now)]
-    stateful = [[name for name in plan if name not in FREE] for plan in names]
-    if stateful[0] != stateful[1]:
-        raise ResumeError(
-            f"strict=False needs the same steps in the same order, except {', '.join(FREE)} and prefetch"
-            f"; they were {' → '.join(stateful[0])} when the state was saved, and are {' → '.join(stateful[1])} now"
-        )
-    blocks = SequenceMatcher(None, *names, autojunk=False).get_matching_blocks()
-    return {old + step: new + step for old, new, size in blocks for step in range(size)}
-
-
-COUNTED: Final = ("cache", "snapshot", "unbatch", "rebatch", "flat_map", "scan", "windows", "unique")
-"""Steps that may read their input again and skip as many elements as were delivered."""
-
-
-FIXED: Final = {
-    "windows": "the key, the size and the reduction of group_by_window",
-    "group_by_window": "the key, the size and the reduction of group_by_window",
-    "balance": "the cost, the batch size and the steps of balance",
-}
-"""Steps whose arguments must not change, and these arguments: a position depends on them."""
-
-
-def check_counted(was: list[str], plan: Node, version: int) -> None:
-    """Raise if a step that must stay has changed, or if a step other than a map has changed below one that counts
-    elements.
-
-    Steps that hold state have the same names in both, as `matched` has checked.
-    """
-    now = plan_labels_with_inputs(plan, words_of if version == VERSION else IDENTITY)
-    before, after = stateful_places(was), stateful_places([words for words, _ in now])
-    for number, place in enumerate(after):
-        words, first = now[place]
-        if name_of(words) in FIXED and words != was[before[number]]:
-            raise ResumeError(
-                f"{label_text(was[before[number]])} has become {label_text(words)}, and strict=False would lose or "
-                f"repeat elements: keep {FIXED[name_of(words)]} as they were, or start without the state"
-            )
-        if name_of(words) not in COUNTED:
-            continue
-        start = next((order for order, other in enumerate(after) if other >= first), number)
-        old, new = was[before[start] : before[number]], [pair[0] for pair in now[after[start] : place]]
-        changed = [pair for pair in zip_longest(counted(old), counted(new)) if pair[0] != pair[1]]
-        if changed:
-            lost, found = changed[0]
-            raise ResumeError(
-                f"{label_text(words)} may read its input again and counts its elements, and strict=False would lose "
-                f"or repeat some: below it {label_text(lost or 'nothing')} has become "
-                f"{label_text(found or 'nothing')}; only maps may change there"
-            )
-
-
-def plan_labels_with_inputs(plan: Node, words_now: Callable[[Node], str | None]) -> list[tuple[str, int]]:
-    """Return the account of a plan, each step with the place of the first of those that it reads."""
-    found: list[tuple[str, int]] = []
-
-    def visit(node: Node) -> None:
-        first = len(found)
-        for one in node.inputs:
-            visit(one)
-        if (words := words_now(node)) is not None:
-            found.append((words, first))
-
-    visit(plan)
-    return found
-
-
-def stateful_places(words: list[str]) -> list[int]:
-    """Return the places of the steps of an account that hold state."""
-    return [place for place, step in enumerate(words) if name_of(step) not in FREE]
-
-
-def counted(words: list[str]) -> list[str]:
-    """Return the steps of an account without those that make one element from each."""
-    return [step for step in words if name_of(step) != "map"]
-
-
-def name_of(words: str) -> str:
-    """Return the name of a step of an account."""
-    return "files" if " files #" in words else words.partition("(")[0]
 
 
 def share_in(saved: Any) -> Share:
@@ -355,15 +278,18 @@ def checked(state: Any) -> Mapping[str, Any]:
     if not isinstance(state, Mapping) or "version" not in state:
         raise ResumeError(f"a state is what state_dict() returns, got {state!r:.80}")
     saved = cast("Mapping[str, Any]", state)
-    if saved["version"] not in (VERSION - 1, VERSION):
+    if type(saved["version"]) is not int or not OLDEST <= saved["version"] <= VERSION:
         raise ResumeError(
-            f"the state has version {saved['version']!r}, this asyncdata reads versions {VERSION - 1} and {VERSION}"
+            f"the state has version {saved['version']!r:.80}, this asyncdata reads versions {OLDEST} to {VERSION}"
         )
     for name, kind in KINDS.items():
         if not isinstance(saved.get(name), kind) or isinstance(saved.get(name), bool):
             raise ResumeError(f"the state's {name!r} should be {kind.__name__}, got {saved.get(name)!r:.80}")
     for name in ("seeds", "shares"):
         check_pairs(name, saved[name])
+    unordered = saved.get("unordered", [])
+    if not isinstance(unordered, list) or any(type(place) is not int for place in cast("list[Any]", unordered)):
+        raise ResumeError(f"the state's 'unordered' should be integers, got {unordered!r:.80}")
     if odd := [words for words in saved["plan"] if not isinstance(words, str)]:
         raise ResumeError(f"the state's plan should be strings, got {odd[0]!r:.80}")
     if "position" not in saved:
@@ -384,7 +310,7 @@ def check_pairs(name: str, pairs: list[Any]) -> None:
 
 def compare(was: list[str], plan: Node, version: int = VERSION) -> None:
     """Raise, and name the first node that has changed, and what differs in it if that is known."""
-    words_now = words_of if version == VERSION else IDENTITY
+    words_now = words_in(version)
     now = [(words, node) for node in nodes_of(plan) if (words := words_now(node)) is not None]
     for place, (old, pair) in enumerate(zip_longest(was, now)):
         new, node = pair or (None, None)
@@ -397,6 +323,11 @@ def compare(was: list[str], plan: Node, version: int = VERSION) -> None:
                 f"saved, and is {label_text(new or 'nothing')} now; {detail}build the same pipeline, or start without "
                 "the state"
             )
+
+
+def words_in(version: int) -> Callable[[Node], str | None]:
+    """Return the function whose texts states of a version have."""
+    return IDENTITY if version == OLDEST else words_of
 
 
 def bare(words: str | None, node: Node) -> str | None:
@@ -424,7 +355,7 @@ def with_seeds(plan: Node, seeds: Mapping[int, int], strict: bool, places: Itera
 
 
 def save(path: str | os.PathLike[str], state: Mapping[str, Any]) -> None:
-    """Write a state to a file atomically, also if the machine stops meanwhile.
+    """Write a state to a file atomically, also if the machine stops meanwhile; only a file is replaced, no link.
 
     >>> import asyncdata as ad, os, tempfile
     >>> path = os.path.join(tempfile.mkdtemp(), "state.json")
@@ -434,6 +365,8 @@ def save(path: str | os.PathLike[str], state: Mapping[str, Any]) -> None:
     >>> next(ad.Dataset.range(10).iterate(state=load(path)))
     2
     """
+    if not is_regular(path):
+        raise FileExistsError(errno.EEXIST, "a state replaces a file, and this is a link, pipe, device or folder", path)
     write_atomically(path, json.dumps(state, separators=(",", ":")).encode(), durable=True)
 
 
@@ -441,9 +374,9 @@ def load(path: str | os.PathLike[str]) -> dict[str, Any]:
     """Read a state that `save` wrote; `ResumeError` if the file does not hold a state."""
     content = Path(path).read_bytes()
     try:
-        state = json.loads(content)
+        state = parse_json(content)
     except ValueError as error:
-        raise ResumeError(f"{os.fspath(path)}: not a state: {len(content)} bytes that are not JSON") from error
+        raise ResumeError(f"{os.fspath(path)}: not a state: {len(content)} bytes that are not JSON: {error}") from error
     if not isinstance(state, dict) or "version" not in state:
         raise ResumeError(f"{os.fspath(path)}: not a state: {state!r:.80}")
     return cast("dict[str, Any]", state)

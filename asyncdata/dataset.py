@@ -217,7 +217,8 @@ class Dataset(Transformations[T]):
 
         With a signature (a structure of `TensorSpec`) each element is converted to its dtypes; one that does not fit
         is a `StructureError` in its place. An exception in the generator is raised in its place too. Elements are read
-        ahead and not copied: if the generator fills the same array again for each element, let it yield copies.
+        ahead and not copied, where tf.data copies: a generator that fills the same array or dict again for each element
+        must yield copies (`yield dict(row)`).
 
         On resume it runs again up to the position, or continues at its own offset if it returns a `Stateful`.
 
@@ -237,7 +238,7 @@ class Dataset(Transformations[T]):
         """The items of an iterable, as they are. A sequence is read where it is, anything else in a thread of its own.
 
         Arrays in a collection are handed out as read-only views, its dicts and lists as copies. What an iterator makes
-        belongs to its reader.
+        belongs to its reader: as in `from_generator`, it must not change an array or a dict that it has given.
 
         On resume it is read again up to the position. A `Stateful` continues at its own offset, a sequence at the item.
 
@@ -270,7 +271,8 @@ class Dataset(Transformations[T]):
         """The items of an async iterable, run on the event loop of the task that iterates with `async for`.
 
         An async generator function is called once for each epoch. Under a plain `for` it runs on the pipeline's own
-        loop. On resume it runs again up to the position, or continues at its own offset if it is `Stateful`.
+        loop. On resume it runs again up to the position, or continues at its own offset if it is `Stateful`. It must
+        not change an array or a dict that it has given.
 
         >>> import asyncdata as ad
         >>> class Ticks:
@@ -333,8 +335,8 @@ class Dataset(Transformations[T]):
         it connects again with the id of the last event: a server that knows ids then sends each event once. It gives up
         if no event comes within `give_up_seconds` after that. A state resumes after such an id; one that was saved
         before the first id is a `ResumeError`. NDJSON ends with its body. If the body breaks off, that is a
-        `ConnectionError`; it cannot resume from a state. `headers` are sent with each request. Needs
-        `pip install 'asyncdata[web]'`.
+        `ConnectionError`, or a `DataLossError` within compressed data; it cannot resume from a state. `headers` are
+        sent with each request to the host of `url`. Needs `pip install 'asyncdata[web]'`.
 
         >>> import asyncdata as ad
         >>> changes = ad.Dataset.from_http_stream("https://stream.example/changes", headers={"Authorization": "..."})
@@ -350,13 +352,14 @@ class Dataset(Transformations[T]):
         headers: Mapping[str, str] | None = None,
         give_up_seconds: float = 300.0,
     ) -> Dataset[Any]:
-        """The messages of a WebSocket, in order, until the server closes it.
+        """The messages of a WebSocket, in order, until the server closes it with code 1000.
 
         An item is the JSON of a text message as an object, or a binary message as it is; or what `decode` makes of the
-        bytes of either. If the connection breaks it connects again; it gives up if no message comes within
-        `give_up_seconds` after that. What the server sends meanwhile is lost unless it is asked for: `subscribe` is
-        sent first on each connection, a message or a function that makes one from the last item (`None` before the
-        first). It does not resume from a state. Needs `pip install 'asyncdata[web]'`.
+        bytes of either. If the connection breaks, or is closed with another code, as by a server that restarts, it
+        connects again; it gives up if no message comes within `give_up_seconds` after that. What the server sends
+        meanwhile is lost unless it is asked for: `subscribe` is sent first on each connection, a message or a function
+        that makes one from the last item (`None` before the first). It does not resume from a state. Needs
+        `pip install 'asyncdata[web]'`.
 
         >>> import asyncdata as ad
         >>> trades = ad.Dataset.from_websocket("wss://feed.example/trades", subscribe='{"channel": "trades"}')
@@ -378,8 +381,10 @@ class Dataset(Transformations[T]):
 
         It is read up to 1,000 entries at a time. An iteration starts at the oldest entry, or with `start="new"` at the
         first that arrives from now on. From a state it resumes exactly after the last element, by the ID of its entry.
-        Unread entries must stay in the stream: if the last entry that was read is gone, later ones may be too, and that
-        is an error.
+        Entries that were removed before they were read are a `DataLossError` that says how many, and those behind them
+        follow. Redis before version 7 does not count entries: there it is an error if the last entry that was read is
+        gone with all before it, as later ones may be too. An entry with two fields of one name is a `ValueError` in its
+        place.
 
         With a `group` the entries are shared out among its consumers, each of which needs a `consumer` name of its own.
         Each entry is given once and acknowledged when it is read. There are no states: entries that a pipeline had read
@@ -409,12 +414,12 @@ class Dataset(Transformations[T]):
 
         It is read up to 1,000 messages at a time. A `subject`, which may have wildcards, selects messages. An iteration
         starts at the oldest message, or with `start="new"` at the first that arrives from now on. From a state it
-        resumes exactly after the last element, by the number of its message. A message that the stream removed before
-        it was read is an error.
+        resumes exactly after the last element, by the number of its message. Messages that the stream removed before
+        they were read are a `DataLossError` that says how many, and those behind them follow.
 
-        With the name of a `durable` consumer, which is created if it does not exist, the messages are shared out among
-        all its readers. Each is given once and acknowledged when it is read. There are no states: messages that a
-        pipeline had read ahead when it was left or killed are lost.
+        With the name of a `durable` consumer, which is created if it does not exist and must be a pull consumer, the
+        messages are shared out among all its readers. Each is given once and acknowledged when it is read. There are no
+        states: messages that a pipeline had read ahead when it was left or killed are lost.
 
         If the connection breaks it connects again; it gives up if no reply comes within `give_up_seconds` after that.
         Needs `pip install 'asyncdata[nats]'`.
@@ -975,7 +980,7 @@ class Dataset(Transformations[T]):
 
     def _resume(self, state: Mapping[str, Any], strict: bool) -> ResumePoint:
         """Return the place in a state; the next epoch is the one after it."""
-        place = place_of(self._plan, state, strict)
+        place = place_of(self._plan, state, strict, self._options)
         self._plan = place.plan
         return self._epochs.resume(place)
 

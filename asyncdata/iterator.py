@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import partial
 from itertools import islice
 from operator import getitem, length_hint
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Generic, NamedTuple, Self, TypeVar
 
 from asyncdata.checkpoint import ResumePoint, place_of, state_header, state_of
 from asyncdata.devices.choice import device_for
@@ -35,13 +35,15 @@ from asyncdata.runtime.block import DELIVERED, Block, Failure, fail
 from asyncdata.runtime.closing import Closable
 from asyncdata.runtime.memory_budget import MemoryBudget
 from asyncdata.runtime.meter import Meters
-from asyncdata.runtime.queue import AT_EXIT, BlockQueue
+from asyncdata.runtime.queue import AT_EXIT
 from asyncdata.runtime.sigint import DeferredInterrupts, DeferredSigint
+from asyncdata.runtime.standard_descriptors import take_standard_descriptors
 from asyncdata.runtime.tickets import END, Position, Start
 from asyncdata.transforms.prefetch_to_device import split_at_device
 
 __all__ = (
     "DatasetIterator",
+    "ExclusiveUse",
     "Reader",
     "ended_by",
     "next_block",
@@ -69,18 +71,35 @@ class ExclusiveUse:
         """Begin to read, or raise if another task or thread reads. The caller must remove itself afterwards in any
         case."""
         self.readers[reader] = None
-        if next(iter(self.readers)) is not reader:
+        if [*self.readers][0] is not reader:  # noqa: RUF015  in one step: others come and go meanwhile
             raise ConcurrentUseError(
                 "two tasks or threads read one iterator at once; give each its own with iter(dataset), or let one "
                 "read and pass the elements on"
             )
 
 
+class Held(NamedTuple):
+    """The piece of a block that is being delivered: in one object, so that any thread sees what belongs together."""
+
+    delivered: int
+    """How many elements were delivered before it."""
+    piece: Block | None
+    items: Iterator[Any]
+    failures: Iterator[Failure]
+    """The failure of the piece, until it is raised."""
+
+    @property
+    def left(self) -> int:
+        """How many elements of the piece are not delivered yet."""
+        return length_hint(self.items) + length_hint(self.failures)
+
+
 class Reader:
     """The work of an iterator. A separate object, so that no traceback that passes here keeps the iterator alive.
 
     A signal handler may raise wherever a function begins, a call has returned or a loop repeats. So a block stays in
-    the queue until it is stored here, and attributes that belong together are stored with no call between them.
+    the queue until it is stored here, and attributes that belong together are stored with no call between them. Other
+    threads may take items, and ask for a state, at any time.
     """
 
     def __init__(self, planner: Planner, place: ResumePoint) -> None:
@@ -95,11 +114,10 @@ class Reader:
         """Start at `place`, with nothing running yet."""
         plan, budget, waiting = self.planner.runs(place.plan), MemoryBudget(), deque[Block]()
         meters, seen = Meters(), ConsumerTimes()
-        items: Iterator[Any] = iter(())
-        failures: Iterator[Failure] = iter(())
+        held = Held(place.delivered, None, iter(()), iter(()))
         # no call from here on
         self.place = place
-        self.user_plan, self.epoch, self.delivered, self.first, _ = place
+        self.user_plan, self.epoch, _, self.first, _ = place
         self.plan, self.budget, self.meters, self.times = plan, budget, meters, seen
         self.engine: Engine | None = None
         """The engine to end."""
@@ -111,42 +129,42 @@ class Reader:
         """How many items were taken from its queue."""
         self.waiting = waiting
         """The pieces of the block that was taken last which are not begun yet."""
-        self.piece: Block | None = None
-        self.items = items
-        self.failures = failures
-        """The failure of the piece, until it is raised."""
+        self.held = held
+        self.items = held.items
+        """Those of the piece, which are taken without a call. Stored after it: what is taken counts as delivered."""
         self.heading: dict[str, Any] | None = None
         self.exhausted = self.closed = self.forked = False
 
     def state(self, back: int = 0) -> dict[str, Any]:
         """Return the consumer's position, or with `back=1` the one before its latest element."""
         self.check_ours()
-        given = 0 if self.piece is None else len(self.piece) - self.left - (0 if self.exhausted else back)
+        held = self.held
+        given = 0 if held.piece is None else len(held.piece) - held.left - (0 if self.exhausted else back)
         if self.exhausted and not self.place.plan.may_grow:
             position: Position = END
-        elif self.piece is None:
+        elif held.piece is None:
             position = self.first.position_with_skip()
         else:
-            position = self.piece.tickets.at(given)
+            position = held.piece.tickets.at(given)
         if self.heading is None:
-            self.heading = state_header(self.place)
-        return state_of(self.heading, self.delivered + given, position)
+            self.heading = state_header(self.place, self.options)
+        return state_of(self.heading, held.delivered + given, position)
 
     @property
     def left(self) -> int:
         """How many elements of the piece are not delivered yet."""
-        return length_hint(self.items) + length_hint(self.failures)
+        return self.held.left
 
-    def read(self, interrupts: DeferredInterrupts | None = None) -> None:
-        """Put the next piece into `items`, or into `failures`, when these are used up.
+    def read(self, interrupts: DeferredInterrupts | None = None) -> Held:
+        """Return the piece that has the next element, or its failure.
 
         `interrupts` is given by a caller that holds Ctrl-C back meanwhile.
         """
-        self.load(interrupts, self.enter)
+        return self.load(interrupts, self.enter)
 
-    async def read_async(self) -> None:
-        """Put the next piece into `items`, or into `failures`, when these are used up."""
-        await self.load_async(self.enter)
+    async def read_async(self) -> Held:
+        """Return the piece that has the next element, or its failure."""
+        return await self.load_async(self.enter)
 
     def peek(self) -> Any:
         """Return the next element without taking it."""
@@ -158,19 +176,27 @@ class Reader:
 
     def take(self, most: int) -> Block:
         """Return at most `most` elements as they are in their block, if none of them was read singly."""
-        piece = self.load(None, partial(self.cut, most))
-        if piece is None:
-            self.fail()
-            raise AssertionError("elements of this piece were read one by one")
-        return piece
+        found = self.load(None, partial(self.cut, most))
+        if isinstance(found, Block):
+            return found
+        self.fail(found)
+        raise AssertionError("elements of this piece were read one by one")
 
     def load(self, interrupts: DeferredInterrupts | None, use: Callable[[], T]) -> T:
         """Read the next element, and return what `use` makes of it while no other task or thread reads."""
+
+        def loaded() -> T:
+            while not self.waiting and not self.left:
+                self.receive(interrupts)
+            return use()
+
+        return self.exclusively(loaded)
+
+    def exclusively(self, use: Callable[[], T]) -> T:
+        """Return what `use` returns while no other task or thread reads."""
         me = object()
         try:
             self.alone.enter(me)
-            while not self.waiting and not self.left:
-                self.receive(interrupts)
             return use()
         finally:
             self.alone.readers.pop(me, None)
@@ -188,48 +214,59 @@ class Reader:
 
     def look(self) -> Callable[[], Any]:
         """Return a function that returns the next element, or raises its failure, which will be raised again."""
-        piece, place = (self.piece, -length_hint(self.items)) if self.left else (self.waiting[0], 0)
+        held = self.held
+        piece, place = (held.piece, -length_hint(held.items)) if held.left else (self.waiting[0], 0)
         assert piece is not None
         return partial(fail, piece.items[0].error) if piece.failed else partial(getitem, piece.items, place)
 
-    def enter(self) -> None:
-        """Move to the first element of the next piece, or to its failure, if all of this piece is delivered."""
-        if self.left:
-            return
-        piece, delivered = self.waiting[0], self.counted()
+    def enter(self) -> Held:
+        """Return the piece; move to the next one if all of it is delivered."""
+        held, waiting = self.held, self.waiting
+        if held.left or not waiting:
+            return held
+        piece = waiting[0]
         items, failures = ((), piece.items) if piece.failed else (piece.items, ())
-        items, failures = iter(items), iter(failures)
+        held = Held(self.counted(), piece, iter(items), iter(failures))
         # no call from here on
-        self.delivered, self.piece = delivered, piece
-        self.items, self.failures = items, failures
-        del self.waiting[0]
+        if self.waiting is not waiting:
+            raise moved()
+        self.held = held
+        self.items = held.items
+        del waiting[0]
+        return held
 
-    def cut(self, most: int) -> Block | None:
-        """Take at most `most` elements of the next piece at once; `None` if it must be read one by one."""
-        if self.left or self.waiting[0].failed:
-            self.enter()
-            return None
-        piece, delivered = self.waiting[0], self.counted()
+    def cut(self, most: int) -> Block | Held:
+        """Take at most `most` elements of the next piece at once; return what is held if it must be read one by
+        one."""
+        waiting = self.waiting
+        if self.left or not waiting or waiting[0].failed:
+            return self.enter()
+        piece, delivered = waiting[0], self.counted()
         rest = deque[Block]()
         if len(piece) > most:
             rest.append(piece.part(most, len(piece)))
             piece = piece.part(0, most)
-        rest.extend(islice(self.waiting, 1, None))
+        rest.extend(islice(waiting, 1, None))
+        held = Held(delivered, piece, iter(()), iter(()))
         # no call from here on
-        self.delivered, self.piece, self.waiting = delivered, piece, rest
+        if self.waiting is not waiting:
+            raise moved()
+        self.held, self.waiting = held, rest
         return piece
 
     def counted(self) -> int:
         """Return how many elements are delivered when all of the piece is."""
-        return self.delivered + (0 if self.piece is None else len(self.piece))
+        held = self.held
+        return held.delivered + (0 if held.piece is None else len(held.piece))
 
-    def fail(self) -> None:
-        """Raise the failure of the piece, if it is one and was not raised yet."""
-        error: BaseException = self.piece.items[0].error if self.piece is not None and self.piece.failed else DELIVERED
+    def fail(self, held: Held) -> None:
+        """Raise the failure of a piece, if it is one and was not raised yet."""
+        piece, failures = held.piece, held.failures
+        error: BaseException = piece.items[0].error if piece is not None and piece.failed else DELIVERED
         if error is not DELIVERED:
             self.times.raises(error)
         try:
-            for failure in self.failures:  # not by `next` or `release`: a signal handler could raise when that returns
+            for failure in failures:  # not by `next` or `release`: a signal handler could raise when that returns
                 failure.error = DELIVERED
                 raise error
         finally:
@@ -242,25 +279,27 @@ class Reader:
         if engine is not None:
             engine.queue.release(self.taken)  # whose release a signal handler prevented
             block = engine.queue.first()
-        if block is not None:
-            self.accept(block)
+        if engine is not None and block is not None:
+            self.accept(engine, block)
         elif interrupts is not None:
-            self.accept(self.wait(interrupts))
+            self.wait(interrupts)
         else:
             with DeferredInterrupts() as own, DeferredSigint(own):
-                self.accept(self.wait(own))
+                self.wait(own)
 
-    def wait(self, interrupts: DeferredInterrupts) -> Block:
-        """Return the next block when it is there; it stays in the queue."""
+    def wait(self, interrupts: DeferredInterrupts) -> None:
+        """Get the pieces of the next block when it is there; it stays in the queue until then."""
         with self.times:
-            return self.block_of(self.running or self.start(None), interrupts)
+            engine = self.running or self.start(None)
+            block = self.block_of(engine, interrupts)
+        self.accept(engine, block)
 
     def block_of(self, engine: Engine, interrupts: DeferredInterrupts) -> Block:
         """Return the next block of an engine when it is there."""
         queue = engine.queue
         while (block := queue.first()) is None:
             if (queue.ended or queue.stopped) and not queue.blocks:
-                fail(self.ending(queue, StopIteration()))
+                fail(self.ending(engine, StopIteration()))
             queue.request_more()
             engine.wait(queue.may_read, interrupts, Patience(self.options.patience, self.report))
             interrupts.check()
@@ -278,26 +317,27 @@ class Reader:
         if (block := queue.first()) is None:
             with self.times:
                 block = await self.block_of_async(engine)
-        self.accept(block)
+        self.accept(engine, block)
 
     async def block_of_async(self, engine: Engine) -> Block:
         """Return the next block of an engine when it is there."""
         queue = engine.queue
         while (block := queue.first()) is None:
             if (queue.ended or queue.stopped) and not queue.blocks:
-                fail(self.ending(queue, StopAsyncIteration()))
+                fail(self.ending(engine, StopAsyncIteration()))
             queue.request_more()
             await engine.wait_async(queue.may_read, Patience(self.options.patience, self.report))
             self.check_open()
         return block
 
-    def accept(self, block: Block) -> None:
+    def accept(self, engine: Engine, block: Block) -> None:
         """Get the pieces of the first block in the queue, and take it from the queue."""
         waiting, taken = deque(block.pieces()), self.taken + len(block)
         # no call from here on
+        if self.running is not engine:
+            raise moved()
         self.waiting, self.taken = waiting, taken
-        if self.running is not None:
-            self.running.queue.release(taken)
+        engine.queue.release(taken)
 
     def check_open(self) -> None:
         """Raise if the iterator was closed."""
@@ -318,20 +358,25 @@ class Reader:
         if self.engine is not None:
             self.forked = self.closed = True
             if isinstance(self.engine, DeviceEngine):  # memory of a device cannot be released here
-                forks.never_finalize((self.items, self.failures, self.waiting, self.piece))
-            self.items = self.failures = iter(())
+                forks.never_finalize((self.held, self.waiting))
+            self.held = Held(self.held.delivered, None, iter(()), iter(()))
+            self.items = self.held.items
             self.waiting = deque[Block]()
-            self.piece = self.engine = self.host = self.running = None
+            self.engine = self.host = self.running = None
             self.alone = ExclusiveUse()
 
-    def ending(self, queue: BlockQueue, stop: Exception) -> BaseException:
+    def ending(self, engine: Engine, stop: Exception) -> BaseException:
         """Return the error that ended the pipeline, or `stop` at the end of the data.
 
         No frame holds the error, as that would hold the reader and a process.
         """
         self.check_open()
-        error = queue.failure()
-        self.exhausted = error is None
+        error = engine.queue.failure()
+        ended = error is None
+        # no call from here on
+        if self.running is not engine:
+            return moved()
+        self.exhausted = ended
         if error is not None and not self.times.ended:
             self.times.raises(error)
         self.times.end()
@@ -340,6 +385,7 @@ class Reader:
     def start(self, loop: asyncio.AbstractEventLoop | None) -> Engine:
         """Start the pipeline in the placement of the options; its last prefetch fills the queue that is read here."""
         self.abandon()  # one whose start was interrupted by a signal handler
+        take_standard_descriptors()
         if self.options.dashboard:
             show(self.options.dashboard, self.stats)
         plan, node = split_at_device(self.plan)
@@ -354,6 +400,9 @@ class Reader:
         self.times.now = self.meters.clock.now
         here = not isinstance(self.host, ProcessEngine)
         self.planner.ran = partial(run_statistics, plan, run, self.times, self.placement) if here else None
+        # no call from here on
+        if self.engine is not engine:  # but for another thread's, which has moved the iterator meanwhile
+            raise moved()
         self.running = engine
         if self.closed:  # by another thread, meanwhile
             engine.stop()
@@ -398,29 +447,36 @@ class Reader:
     @property
     def given(self) -> int:
         """How many elements the consumer got since it began to read."""
-        return 0 if self.piece is None else self.delivered + len(self.piece) - self.left - self.place.delivered
+        held = self.held
+        return 0 if held.piece is None else held.delivered + len(held.piece) - held.left - self.place.delivered
 
     def skip(self, count: int) -> None:
         """Skip `count` elements: those that are here, else by the plan's random access, else by reading."""
-        here = min(count, self.left)
-        deque(islice(self.items, here), 0)
-        lost = [failure for failure in islice(self.failures, here) if failure.of_source]
+        held = self.held
+        here = min(count, held.left)
+        deque(islice(held.items, here), 0)
+        lost = [failure for failure in islice(held.failures, here) if failure.of_source]
         if count > here:
             state = self.state()
-            self.abandon()
-            self.begin(further(self.place, state["delivered"], state["position"], count - here))
+            self.restart(further(self.place, state["delivered"], state["position"], count - here))
         if lost:
             fail(lost[0].release())
+
+    def restart(self, place: ResumePoint) -> None:
+        """End the pipeline, and start again at a place; a thread that reads meanwhile gets nothing of what it read."""
+        self.abandon()
+        self.begin(place)
 
     def leave(self) -> None:
         """End the pipeline; nothing more is delivered."""
         self.closed = True
         self.times.end()
-        piece = None if self.piece is None else self.piece.part(0, len(self.piece) - self.left)
-        items, failures, waiting = iter(()), iter(()), deque[Block]()
+        held, waiting = self.held, deque[Block]()
+        piece = None if held.piece is None else held.piece.part(0, len(held.piece) - held.left)
+        held = Held(held.delivered, piece, iter(()), iter(()))  # a state still shows what was delivered
         # no call from here on
-        self.piece = piece  # a state still shows what was delivered
-        self.items, self.failures, self.waiting = items, failures, waiting
+        self.held, self.waiting = held, waiting
+        self.items = held.items
         self.abandon()
 
     def abandon(self, reason: str | None = None) -> None:
@@ -460,10 +516,10 @@ class DatasetIterator(Closable, Generic[T]):
             return item
         try:
             while True:
-                reader.read()
-                for item in reader.items:  # here: a signal handler may raise when a function has returned it
+                held = reader.read()
+                for item in held.items:  # here: a signal handler may raise when a function has returned it
                     return item
-                reader.fail()
+                reader.fail(held)
         finally:
             del self  # see Reader; not before, as this may be the only reference
 
@@ -476,10 +532,10 @@ class DatasetIterator(Closable, Generic[T]):
             return item
         try:
             while True:
-                await reader.read_async()
-                for item in reader.items:  # here: a signal handler may raise when a function has returned it
+                held = await reader.read_async()
+                for item in held.items:  # here: a signal handler may raise when a function has returned it
                     return item
-                reader.fail()
+                reader.fail(held)
         finally:
             del self  # see Reader; not before, as this may be the only reference
 
@@ -578,9 +634,10 @@ class DatasetIterator(Closable, Generic[T]):
         pipeline: see `Dataset.iterate`.
         """
         strictly = check_flag("load_state_dict", "strict", strict)
-        place = self._resume(state, strictly) if self._resume else place_of(self._reader.user_plan, state, strictly)
-        self._reader.abandon()
-        self._reader.begin(place)
+        reader = self._reader
+        resume = self._resume or partial(place_of, reader.user_plan, options=reader.options)
+        place = resume(state, strictly)
+        reader.restart(place)
 
     def peek(self) -> T:
         """Return the next element without taking it: `next` returns it again, and states do not change.
@@ -640,7 +697,7 @@ class DatasetIterator(Closable, Generic[T]):
         array([163220656, 162465454])
         """
         self._reader.check_open()
-        self._reader.skip(check_count("skip", "count", count, 0))
+        self._reader.exclusively(partial(self._reader.skip, check_count("skip", "count", count, 0)))
 
     def paused(self) -> AbstractContextManager[None]:
         """Pause `prefetch_to_device` until this is left: it copies nothing, and does not call the device.
@@ -674,6 +731,11 @@ class DatasetIterator(Closable, Generic[T]):
         reader = self._reader
         state = "closed" if reader.closed else "not begun" if reader.engine is None else "running"
         return f"<DatasetIterator of {reader.plan}, {state}>"
+
+
+def moved() -> ClosedError:
+    """Return the error for a thread that reads while another one calls `load_state_dict`."""
+    return ClosedError("another thread called load_state_dict while this one read; its next call reads from there")
 
 
 def run_statistics(plan: Node, run: RunSpec, times: ConsumerTimes, placement: str) -> Statistics:
@@ -722,9 +784,9 @@ def next_within(iterator: DatasetIterator[T], interrupts: DeferredInterrupts) ->
     while True:
         for item in reader.items:
             return item
-        reader.read(interrupts)
-        if not length_hint(reader.items):
-            reader.fail()
+        held = reader.read(interrupts)
+        if not length_hint(held.items):
+            reader.fail(held)
 
 
 def ready_elements(iterator: DatasetIterator[T], most: int) -> list[T]:

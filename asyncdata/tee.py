@@ -14,7 +14,7 @@ from typing import Any, Final, Generic, NamedTuple, Self, TypeVar
 
 from asyncdata.elements.isolation import isolated
 from asyncdata.errors import ClosedError
-from asyncdata.iterator import DatasetIterator, Reader, ended_by, next_within, ready_elements
+from asyncdata.iterator import DatasetIterator, ExclusiveUse, Reader, ended_by, next_within, ready_elements
 from asyncdata.observe.bottleneck import Bottleneck
 from asyncdata.observe.statistics import Statistics
 from asyncdata.runtime import forks
@@ -51,7 +51,7 @@ RAISING: Final = (fail.__code__, Reader.fail.__code__)
 class ConsumerBuffer:
     """The buffer of one consumer: the elements and errors that were read for it, in order."""
 
-    __slots__ = ("at_once", "items", "signal", "taken", "waiting")
+    __slots__ = ("alone", "at_once", "items", "signal", "taken", "waiting")
 
     def __init__(self) -> None:
         self.taken: deque[Any] = deque()
@@ -62,6 +62,7 @@ class ConsumerBuffer:
         """Elements and errors after them, which it must ask for."""
         self.at_once = 1
         self.signal: Signal | None = None
+        self.alone = ExclusiveUse()
 
     def __len__(self) -> int:
         return length_hint(self.items) + len(self.waiting)
@@ -120,6 +121,7 @@ class TeeState:
             consumer.leave()
             consumer.waiting.clear()
             consumer.signal = None
+            consumer.alone = ExclusiveUse()
 
     def look(self, number: int) -> PullResult | None:
         """Return the next item for a consumer that has taken all of its items; `None` to wait."""
@@ -215,8 +217,9 @@ class Consumer(Closable, Generic[T]):
         consumer = self._consumer
         for item in consumer.items:
             return item
-        shared, number, outcome = self._shared, self._number, HERE
+        shared, number, outcome, me = self._shared, self._number, HERE, object()
         try:
+            consumer.alone.enter(me)
             while True:
                 with DeferredInterrupts() as interrupts, DeferredSigint(interrupts):
                     outcome = settled(shared, number, consumer, interrupts)
@@ -225,14 +228,16 @@ class Consumer(Closable, Generic[T]):
                 if consumer.taken or outcome is not HERE:
                     return delivered(consumer.taken, outcome, StopIteration)
         finally:
+            consumer.alone.readers.pop(me, None)
             del self, shared, consumer, outcome  # a traceback may hold this frame
 
     async def __anext__(self) -> T:
         consumer = self._consumer
         for item in consumer.items:
             return item
-        shared, number, outcome = self._shared, self._number, HERE
+        shared, number, outcome, me = self._shared, self._number, HERE, object()
         try:
+            consumer.alone.enter(me)
             while True:
                 outcome = await settled_async(shared, number, consumer)
                 for item in consumer.items:
@@ -240,6 +245,7 @@ class Consumer(Closable, Generic[T]):
                 if consumer.taken or outcome is not HERE:
                     return delivered(consumer.taken, outcome, StopAsyncIteration)
         finally:
+            consumer.alone.readers.pop(me, None)
             del self, shared, consumer, outcome  # a traceback may hold this frame
 
     def stats(self) -> Statistics:

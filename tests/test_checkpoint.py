@@ -9,6 +9,7 @@ import random
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -45,11 +46,42 @@ def test_what_is_saved_is_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert sorted(os.listdir(tmp_path)) == ["a state", "state.json", "ステート.json"]
 
 
-def test_a_link_is_replaced_and_what_it_pointed_to_stays(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["link", "broken link", "pipe", "folder"])
+def test_only_a_file_is_replaced(tmp_path: Path, kind: str) -> None:
     save(tmp_path / "old.json", state_after(1))
-    (tmp_path / "latest.json").symlink_to("old.json")
-    save(tmp_path / "latest.json", state_after(2))
-    assert [load(tmp_path / name)["delivered"] for name in ("old.json", "latest.json")] == [1, 2]
+    path = tmp_path / "latest.json"
+    make: dict[str, Callable[[], object]] = {
+        "link": lambda: path.symlink_to("old.json"),
+        "broken link": lambda: path.symlink_to("nothing"),
+        "pipe": lambda: os.mkfifo(path),
+        "folder": path.mkdir,
+    }
+    make[kind]()
+    before = path.lstat().st_mode
+    with pytest.raises(FileExistsError, match=r"a state replaces a file.*latest\.json"):
+        save(path, state_after(2))
+    assert path.lstat().st_mode == before
+    assert load(tmp_path / "old.json")["delivered"] == 1
+    assert sorted(os.listdir(tmp_path)) == ["latest.json", "old.json"]
+
+
+def nested(depth: int) -> str:
+    return "[" * depth + "]" * depth
+
+
+def test_a_state_that_is_nested_too_deeply_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "state.json").write_text('{"version": 3, "position": ' + nested(200_000) + "}")
+    with pytest.raises(ResumeError, match="nested too deeply"):
+        load(tmp_path / "state.json")
+    position: Any = 0
+    for _ in range(5_000):
+        position = [position]
+    state = {**state_after(1), "position": position}
+    with pytest.raises(ResumeError):
+        ad.Dataset.range(10).iterate(state=state)
+    del state["checksum"]
+    with pytest.raises(ResumeError):
+        next(ad.Dataset.range(10).batch(2).iterate(state=state))
 
 
 def test_what_is_no_json_leaves_the_old_file(tmp_path: Path) -> None:
@@ -181,7 +213,7 @@ def test_a_file_that_is_not_there_is_not_there(tmp_path: Path) -> None:
 def test_a_file_of_another_version_is_loaded_and_refused(tmp_path: Path) -> None:
     path = tmp_path / "state.json"
     save(path, edited(state_after(3), version=99))
-    with pytest.raises(ResumeError, match="the state has version 99, this asyncdata reads versions 2 and 3"):
+    with pytest.raises(ResumeError, match="the state has version 99, this asyncdata reads versions 2 to 4"):
         ad.Dataset.range(10).iterate(state=load(path))
 
 

@@ -109,6 +109,19 @@ def test_a_first_event_loop_without_descriptors_is_an_error_and_no_abort(left: i
     assert (ran.returncode, ran.stdout.split("\n", 1)) == (0, [f"{errno.EMFILE}", "[0, 1, 2, 3, 4]\n"]), ran.stderr
 
 
+STARTED = Path(__file__).parent / "faults" / "standard_descriptors.py"
+CLOSED = ("0<&- 1>&- 2>&-", "1>&- 2>&-", "2>&-", "1>&-", "0<&-")
+WAYS = ("thread", "process", "placement", "files", "inline")
+WITHOUT = [*((way, CLOSED[0]) for way in WAYS), *((way, closed) for closed in CLOSED[1:] for way in WAYS)]
+
+
+@pytest.mark.parametrize(("way", "closed"), first_by_default(WITHOUT, 2))
+def test_pipelines_run_in_a_process_that_was_started_without_standard_descriptors(way: str, closed: str) -> None:
+    command = ["sh", "-c", f'exec "$0" "$@" {closed}', sys.executable, str(STARTED), way]
+    ran = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=100, check=False)
+    assert ran.returncode == 0, ran.stderr
+
+
 SAME = [PIPELINES[place] for place in (0, 1, 4, 5, 10, 13)]
 
 

@@ -219,6 +219,62 @@ def test_windows_of_another_size_are_refused(before: ad.Dataset[Any], after: ad.
     assert len(list(before.iterate(state=state, strict=False))) == len(list(before)) - 1
 
 
+@pytest.mark.parametrize(("before", "after"), [(R, ad.Dataset.range(5, 45)), (R, ad.Dataset.range(0, 80, 2))], ids=str)
+def test_a_range_of_other_numbers_is_refused(before: ad.Dataset[Any], after: ad.Dataset[Any]) -> None:
+    _, state = taken(before, 3)
+    with pytest.raises(ResumeError, match="has become .* keep its start and its step"):
+        after.iterate(state=state, strict=False)
+
+
+def test_elements_skipped_without_reading_them_are_counted_in_the_same_steps() -> None:
+    def build(size: int) -> ad.Dataset[Any]:
+        return R.filter(lambda x: x >= 0).batch(size)
+
+    with build(3).iterate() as batches:
+        batches.skip(2)
+        state = batches.state_dict()
+    assert [int(x) for x in next(build(3).map(abs).iterate(state=state, strict=False))] == [6, 7, 8]
+    with pytest.raises(ResumeError, match="batch"):
+        build(7).iterate(state=state, strict=False)
+
+
+COUNTING: dict[str, Callable[[ad.Dataset[int]], ad.Dataset[Any]]] = {
+    "cache": lambda ds: ds.cache(),
+    "unbatch": lambda ds: ds.batch(2).unbatch(),
+    "rebatch": lambda ds: ds.batch(2).rebatch(3),
+    "flat_map": lambda ds: ds.flat_map(three),
+    "scan": lambda ds: ds.scan(0, running),
+    "unique": lambda ds: ds.unique(),
+    "group_by_window": lambda ds: ds.group_by_window(abs, rows, 4),
+}
+
+
+@pytest.mark.parametrize("name", COUNTING)
+@pytest.mark.parametrize("strict", [True, False])
+@pytest.mark.parametrize("by_options", [False, True])
+def test_what_a_step_counts_keeps_its_order(name: str, strict: bool, by_options: bool) -> None:
+    def build(deterministic: bool) -> ad.Dataset[Any]:
+        if by_options and name != "cache":  # which reads its input in order unless a step itself says otherwise
+            ds = R.map(abs, num_parallel_calls=2).with_options(ad.Options(deterministic=deterministic))
+        else:
+            ds = R.map(abs, num_parallel_calls=2, deterministic=deterministic)
+        return COUNTING[name](ds)
+
+    _, state = taken(build(True), 3)
+    with pytest.raises(ResumeError, match="had an order when the state was saved"):
+        build(False).iterate(state=state, strict=strict)
+    for resumed in (True, False):
+        found, state = taken(build(False), 3)
+        rest = list(build(resumed).iterate(state=state, strict=strict))
+        assert len(found + rest) == len(list(build(True)))
+
+
+def test_without_a_step_that_counts_the_order_may_go() -> None:
+    _, state = taken(R.map(abs, num_parallel_calls=2).shuffle(5, seed=1).batch(4), 3)
+    rest = R.map(abs, num_parallel_calls=2, deterministic=False).shuffle(5, seed=1).batch(4).iterate(state=state)
+    assert sum(map(len, rest)) == 28
+
+
 def vectors(ds: ad.Dataset[int]) -> ad.Dataset[Any]:
     return ds.map(lambda x: np.full(x % 4 + 1, x))
 

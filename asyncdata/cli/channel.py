@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from asyncdata.errors import DataLossError, PlanError
+from asyncdata.runtime.json_text import parse_json
 from asyncdata.web.durable import trim
 from asyncdata.web.folder import ChannelFolder, LogReader
 from asyncdata.web.record import Frame, Kind, Record
@@ -109,7 +110,7 @@ def run_trim(arguments: Namespace) -> int:
     folder = ChannelFolder(arguments.path)
     name = folder.id
     try:
-        state: Any = json.loads(arguments.state.read_text(encoding="utf-8"))
+        state: Any = parse_json(arguments.state.read_text(encoding="utf-8"))
     except ValueError as error:
         raise DataLossError(f"{arguments.state} is not JSON: {error}") from None
     if f'"{name}"' not in json.dumps(state).replace("\\", ""):

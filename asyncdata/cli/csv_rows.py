@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
+from asyncdata.cli.recognised import named
 from asyncdata.dataset import Dataset
 from asyncdata.readers.make_csv_dataset import make_csv_dataset
 
@@ -24,7 +25,7 @@ BATCH: Final = 1024
 
 def csv_rows(paths: Sequence[str], columns: int) -> Dataset[dict[str, Any]]:
     """Return the records as dicts of `int`, `float` or `str`; a missing number is `None`. All records are read once."""
-    batches = make_csv_dataset(paths, BATCH, column_defaults=[""] * columns, num_epochs=1, shuffle=False)
+    batches = make_csv_dataset([*map(named, paths)], BATCH, column_defaults=[""] * columns, num_epochs=1, shuffle=False)
     texts = batches.unbatch().map(decoded)
     kinds: dict[str, str] = {}
     for row in texts:

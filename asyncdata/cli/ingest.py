@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from asyncdata.cli.shards import FORMATS, Shards
 from asyncdata.errors import PlanError
+from asyncdata.runtime.loopback import is_loopback
 from asyncdata.runtime.optional_packages import require
 from asyncdata.web.consumer import Consumer
 from asyncdata.web.durable import DurableChannel
@@ -67,7 +68,9 @@ def above_zero(text: str) -> int:
 def run(arguments: Namespace) -> int:
     """Serve until Ctrl-C or SIGTERM; then write the remaining items."""
     token = os.environ.get("ASYNCDATA_TOKEN")
-    if token is None and arguments.host not in ("127.0.0.1", "::1", "localhost"):
+    if token is not None:
+        check_token(token)
+    elif not is_loopback(arguments.host):
         raise PlanError(
             f"--host {arguments.host} serves clients on other machines: set ASYNCDATA_TOKEN to the token that they send"
         )
@@ -89,11 +92,25 @@ def run(arguments: Namespace) -> int:
     return 0
 
 
+def check_token(token: str) -> None:
+    """Raise for an empty token, which would admit everybody, and for one that no header can have."""
+    if not token.strip():
+        raise PlanError("ASYNCDATA_TOKEN is empty: set it to the token that clients send, or unset it")
+    if token != token.strip() or not token.isprintable():
+        raise PlanError(
+            "ASYNCDATA_TOKEN begins or ends with a space, or has a character that cannot be printed, so no client "
+            "could send it"
+        )
+
+
 def bearer(token: str) -> Authenticate:
-    """Return a function that admits clients that send the token."""
-    expected = f"Bearer {token}".encode()
+    """Return a function that admits clients that send the token, in UTF-8 or, as some do, in Latin-1."""
+    encodings = ("utf-8", "latin-1") if all(letter <= "\xff" for letter in token) else ("utf-8",)
+    expected = [token.encode(encoding) for encoding in encodings]
 
     def admits(headers: Mapping[str, str]) -> bool:
-        return hmac.compare_digest(headers.get("authorization", "").encode(), expected)
+        scheme, _, sent = headers.get("authorization", "").partition(" ")
+        known = [hmac.compare_digest(sent.encode("latin-1"), token) for token in expected]
+        return scheme.lower() == "bearer" and any(known)
 
     return admits

@@ -81,7 +81,8 @@ def report(found: Found, contents: Contents, quick: bool) -> Iterable[tuple[str,
     """Yield the lines to print."""
     files = "" if len(found.paths) == 1 else f", {len(found.paths)} files"
     yield "format", found.kind + (f", {found.compression.lower()}" if found.compression else "") + files
-    yield "bytes", f"{sum(map(bytes_of, found.paths)):,}".replace(",", " ")
+    sizes = [*map(bytes_of, found.paths)]
+    yield "bytes", "unknown" if -1 in sizes else f"{sum(sizes):,}".replace(",", " ")
     if not quick:
         yield "elements", str(contents.elements)
     if contents.elements:
@@ -98,9 +99,9 @@ def report(found: Found, contents: Contents, quick: bool) -> Iterable[tuple[str,
 
 
 def bytes_of(path: str) -> int:
-    """Return how many bytes a file has, or all in a folder."""
+    """Return how many bytes a file has, or all in a folder; -1 if that is unknown, as of a URL."""
     if not os.path.isdir(path):
-        return max(0, size_of(path))
+        return size_of(path)
     return sum(file.stat().st_size for file in Path(path).rglob("*") if file.is_file())
 
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from asyncdata.dataset import Dataset
 from asyncdata.errors import DataLossError, PlanError
-from asyncdata.formats.compression import HEAD_BYTES, decompressor, recognised
+from asyncdata.formats.compression import HEAD_BYTES, decompressor, not_supported, recognised
 from asyncdata.formats.json_values import NO_JSON, json_value
 from asyncdata.formats.npy import MAGIC as NPY
 from asyncdata.formats.tar import BLOCK, member_of
@@ -30,11 +30,11 @@ from asyncdata.readers import (
     WebDataset,
 )
 from asyncdata.readers.make_csv_dataset import make_csv_dataset
-from asyncdata.sources.listing import matching
-from asyncdata.storage import is_local, local_path, read_head
+from asyncdata.sources.listing import is_pattern, matching
+from asyncdata.storage import is_local, local_path, read_head, without_query
 from asyncdata.storage.cached import blocking
 
-__all__ = ("Found", "as_examples", "found_at")
+__all__ = ("Found", "as_examples", "found_at", "named")
 
 HEAD: Final = 1 << 16
 
@@ -50,7 +50,7 @@ READERS: Final[dict[str, Callable[[list[str]], Dataset[Any]]]] = {
     "TFRecord": TFRecordDataset,
     "JSON Lines": JsonLinesDataset,
     "text": TextLineDataset,
-    "CSV": lambda names: make_csv_dataset(names, 1, num_epochs=1, shuffle=False).unbatch(),
+    "CSV": lambda names: make_csv_dataset([*map(named, names)], 1, num_epochs=1, shuffle=False).unbatch(),
 }
 
 
@@ -64,11 +64,17 @@ class Found:
     compression: str = ""
 
 
+def named(path: str) -> str:
+    """Return a pattern that only this path or URL matches."""
+    return glob.escape(path) if is_local(path) else path
+
+
 def found_at(source: str) -> Found:
     """Return what is at a path, a pattern or a URL; `PlanError` if its format is unknown."""
     if is_local(source) and os.path.isdir(folder := local_path(source)):
         return found_in(folder)
-    paths = matching("asyncdata", source) if glob.has_magic(source) else [source]
+    is_file = is_local(source) and os.path.exists(local_path(source))  # though its name looks like a pattern
+    paths = matching("asyncdata", source) if is_pattern(source) and not is_file else [source]
     kind, compression = kind_of(paths)
     return Found(kind, paths, READERS[kind](paths), compression)
 
@@ -107,9 +113,12 @@ def kind_of_file(path: str) -> tuple[str, str]:
     compression = "" if is_record(head) else recognised(head[:HEAD_BYTES]) or ""
     if compression:
         head = expanded(head, compression, path)
-    kind = by_bytes(head, bool(compression) or len(head) == HEAD) or by_name(path, head)
+    kind = by_bytes(head, bool(compression) or len(head) == HEAD)
+    if kind is None and (other := not_supported(head)):
+        raise PlanError(f"{path}: it is compressed ({other}), which is not supported")
+    kind = kind or by_name(path, head)
     if kind is None:
-        raise PlanError(f"{path}: it begins with {head[:16]!r}, like no known format")
+        raise PlanError(f"{without_query(path)}: it begins with {head[:16]!r}, like no known format")
     return kind, compression
 
 
@@ -166,7 +175,7 @@ def is_json_line(head: bytes, cut: bool) -> bool:
 
 def by_name(path: str, head: bytes) -> str | None:
     """Return the format of text by the file name, or just that it is text."""
-    name = path.lower().removesuffix(".gz").removesuffix(".zst").removesuffix(".bz2")
+    name = without_query(path).lower().removesuffix(".gz").removesuffix(".zst").removesuffix(".bz2")
     for ending, kind in (
         (".jsonl", "JSON Lines"),
         (".ndjson", "JSON Lines"),

@@ -14,6 +14,7 @@ from asyncdata.dataset import Dataset
 from asyncdata.errors import PlanError
 from asyncdata.formats.tfrecord import frame
 from asyncdata.iterator import DatasetIterator
+from asyncdata.runtime.json_text import parse_json
 from asyncdata.runtime.optional_packages import require
 from asyncdata.storage.atomic_write import write_atomically
 from asyncdata.storage.sinks import check_writable, sink_for
@@ -55,7 +56,7 @@ class Shards:
     def read_progress(self) -> dict[str, Any]:
         """Return the stored progress."""
         try:
-            return json.loads(self.progress.read_text(encoding="utf-8"))
+            return parse_json(self.progress.read_text(encoding="utf-8"))
         except FileNotFoundError:
             return {}
 
@@ -98,8 +99,6 @@ class Shards:
 @final
 class ShardItemWriter:
     """Puts requests into a durable channel, and refuses items that no shard could hold."""
-
-    keeps_bodies = True
 
     def __init__(self, channel: DurableChannel, form: str) -> None:
         self.disk = DiskWriter(channel)

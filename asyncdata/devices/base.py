@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
 from asyncdata.devices.pinned_memory import PinnedMemory
-from asyncdata.elements.tensors import is_numbers, is_tensor
+from asyncdata.elements.tensors import is_numbers, is_tensor, is_tensor_like
+from asyncdata.errors import StructureError
 
 __all__ = ("DONE", "Device", "Done", "Event", "Sent", "is_array")
 
@@ -86,5 +87,11 @@ class Device(Protocol):
 
 
 def is_array(leaf: Any) -> bool:
-    """Return whether a leaf is an array of numbers, a NumPy scalar or a tensor; Python numbers are not."""
+    """Return whether a leaf is an array of numbers, a NumPy scalar or a tensor; Python numbers are not.
+
+    `StructureError` for what holds tensors and is none, as a TensorDict, which must not stay behind without a word.
+    """
+    if is_tensor_like(leaf) and not is_tensor(leaf):
+        name = type(leaf).__name__
+        raise StructureError(f"a {name} is not copied to a device: make it a dict, as with .to_dict(), in a map")
     return is_numbers(leaf) or is_tensor(leaf)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -36,16 +37,17 @@ class JaxDevice:
     def __init__(self, where: Any) -> None:
         self.jax = require("jax", "prefetch_to_device()")
         self.where = where
+        self.on_cpu = platform_of(where) == "cpu"
+        self.x64: bool = self.jax.config.jax_enable_x64
+        """Whether numbers keep 64 bits in the consumer's thread: the setting may hold in one thread alone."""
 
     def is_sent(self, leaf: Any) -> bool:
-        if is_array(leaf) or isinstance(leaf, self.jax.Array):
-            return True
-        kind: type[Any] = getattr(getattr(leaf, "dtype", None), "type", object)
-        return isinstance(leaf, (np.ndarray, np.generic)) and kind.__module__ == "ml_dtypes"  # bfloat16 and the like
+        return is_array(leaf) or isinstance(leaf, self.jax.Array)
 
     def send(self, leaves: Sequence[Any], into: Sequence[Any] | None) -> Sent:
-        sources = [leaf if isinstance(leaf, self.jax.Array) else owned(leaf) for leaf in leaves]
-        arrays = self.jax.device_put(sources, self.where)
+        sources = [leaf if isinstance(leaf, self.jax.Array) else owned(leaf, self.on_cpu) for leaf in leaves]
+        with enable_x64(self.jax, self.x64):
+            arrays = self.jax.device_put(sources, self.where)
         return Sent(arrays, JaxEvent(self.jax, arrays))
 
     def parts(self, packed: Any, likes: Sequence[tuple[int, Any]]) -> Sequence[Any]:
@@ -64,7 +66,23 @@ class JaxDevice:
         """Do nothing: running copies keep their sources alive."""
 
 
-def owned(leaf: Any) -> Any:
-    """Return an array whose memory JAX may take over; a copy if others refer to it."""
+def platform_of(where: Any) -> str:
+    """Return the kind of a device, or of those of a sharding."""
+    device = where if hasattr(where, "platform") else next(iter(where.device_set))
+    return device.platform
+
+
+def enable_x64(jax: Any, enabled: bool) -> Any:
+    """Return a context in which 64-bit numbers are kept, or not; older versions of JAX have it elsewhere."""
+    if hasattr(jax, "enable_x64"):
+        return jax.enable_x64(enabled)
+    return importlib.import_module("jax.experimental").enable_x64(enabled)
+
+
+def owned(leaf: Any, copied: bool) -> Any:
+    """Return an array in native byte order whose memory JAX may take over: a copy if others may change it. On the CPU
+    JAX shares the memory of aligned arrays, with `may_alias=False` too."""
     array = as_array(leaf) if is_tensor(leaf) else np.asarray(leaf)
-    return array if array.flags.writeable else array.copy()
+    if copied or not array.flags.writeable or not array.dtype.isnative:
+        return array.astype(array.dtype.newbyteorder("="))
+    return array

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from asyncdata.elements.ragged import Ragged
 from asyncdata.elements.structure import open_level
-from asyncdata.elements.tensors import clone, is_tensor
+from asyncdata.elements.tensors import clone, is_tensor_like
 
 __all__ = ("ISOLATED", "is_unchanging", "isolate", "isolated", "read_only")
 
@@ -63,30 +63,40 @@ def isolated(items: list[Any], unchanging: tuple[type[Any], ...] = CONSTANT) -> 
 def isolate(value: Any) -> Any:
     """Return an element for one more reader: its arrays as read-only views, its dicts, lists and objects as new ones.
 
-    Objects that are not a structure are not copied. Nor is one that cannot be opened or rebuilt: a step that needs its
-    parts raises the error.
+    Objects that are not a structure are not copied. Nor is one that cannot be opened or rebuilt, or that contains
+    itself: a step that needs its parts raises the error.
     """
+    try:
+        return isolated_value(value)
+    except RecursionError:
+        return value
+
+
+def isolated_value(value: Any) -> Any:
+    """Return a value for one more reader; `RecursionError` if it contains itself."""
     kind: type[Any] = type(value)  # pyright: ignore[reportUnknownVariableType]
     if issubclass(kind, CONSTANT):
         return value
     if issubclass(kind, np.ndarray):
         return isolated_array(value)
     if kind is list:
-        return isolated([*value])
+        return list(map(isolated_value, value))
     try:
         return isolated_parts(value)
+    except RecursionError:
+        raise
     except Exception:  # noqa: BLE001  a step that needs the parts raises it
         return value
 
 
 def isolated_parts(value: Any) -> Any:
     """Return a tensor, ragged rows or a structure with parts for one more reader; other objects unchanged."""
-    if is_tensor(value):
+    if is_tensor_like(value):
         return clone(value)
     if isinstance(value, Ragged):
         return Ragged(read_only(value.values), read_only(value.row_splits))
     level = open_level(value)
-    return value if level is None else level.rebuild(list(map(isolate, level.parts)))
+    return value if level is None else level.rebuild(list(map(isolated_value, level.parts)))
 
 
 def isolated_array(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
@@ -95,6 +105,6 @@ def isolated_array(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
         return read_only(array)
     made = array.copy()
     for place, part in enumerate(array.flat):
-        made.flat[place] = isolate(part)
+        made.flat[place] = isolated_value(part)
     made.flags.writeable = False
     return made

@@ -16,10 +16,19 @@ from typing import Any, Final, NamedTuple, cast
 import numpy as np
 import numpy.typing as npt
 
+from asyncdata.elements.promotion import check_promotion, check_table, integers_of
 from asyncdata.elements.ragged import Ragged
 from asyncdata.elements.spec import RaggedTensorSpec, TensorSpec
-from asyncdata.elements.tensors import any_tensor, as_array, is_tensor, numpy_dtype, stack_tensors, tensor_bytes
-from asyncdata.elements.tree import LEAVES, TreeLevel, open_level
+from asyncdata.elements.tensors import (
+    any_tensor,
+    as_array,
+    is_tensor,
+    is_tensor_like,
+    numpy_dtype,
+    stack_tensors,
+    tensor_bytes,
+)
+from asyncdata.elements.tree import LEAVES, TreeLevel, is_arrow, open_level
 from asyncdata.elements.validation import check_dtype, check_unmasked
 from asyncdata.errors import PlanError, StructureError
 from asyncdata.memory.buffer_pool import LARGE, joined
@@ -62,6 +71,8 @@ NUMBERS = frozenset({int, float, bool, complex})
 
 PLAIN: Final = frozenset({str, bytes, type(None)})
 """Types of leaves that make a batch an array of objects."""
+
+PLAIN_FUNCTION: Final[Any] = getattr(np.ndarray, "__array_function__")  # noqa: B009  the type is partly unknown
 
 IN_MEMORY: Final = (dict, UserDict, MappingProxyType)
 """Mappings whose parts are in memory."""
@@ -128,18 +139,25 @@ def other_keys(column: list[dict[Any, Any]], where: str) -> StructureError:
 
 
 def stack_other(column: list[Any], kind: type[Any], where: str) -> Any:
-    """Stack values that are neither arrays, numbers, tuples nor dicts."""
-    if is_number(kind) or is_tensor(column[0]):
-        return np.array(column) if is_number(kind) else stack_leaves_of_torch(column, where)
+    """Stack values that are neither arrays, Python numbers, tuples nor dicts."""
+    if is_number(kind):
+        return numbers(column, where)
+    if is_tensor_like(column[0]):
+        return stack_leaves_of_torch(column, where)
     if issubclass(kind, np.ma.MaskedArray):
         return stack_masked(column, where)
+    if stacks_itself(kind):
+        return np.stack(column)
     if kind is list or (kind not in LEAVES and hasattr(kind, "__array__") and not issubclass(kind, np.generic)):
         return stack_arrays([array_of(value, index, where) for index, value in enumerate(column)], where)
-    if kind in LEAVES:
-        return objects(column)
+    return stack_parts(column, where)
+
+
+def stack_parts(column: list[Any], where: str) -> Any:
+    """Stack the parts of values of one class; values without parts become objects."""
     levels = [open_level(value) for value in column]
     if levels[0] is None:
-        return records(column) if kind is np.void else objects(column)
+        return records(column) if type(column[0]) is np.void else objects(column)
     opened = [arranged(level, levels[0].names) for level in levels if level is not None]
     check_same(column, [level.names for level in opened], "parts", where)
     parts = zip(*[level.parts for level in opened], strict=True)
@@ -152,6 +170,11 @@ def records(column: list[np.void]) -> npt.NDArray[Any]:
     return np.array(column, dtypes.pop().newbyteorder("=")) if len(dtypes) == 1 else objects(column)
 
 
+def stacks_itself(kind: type[Any]) -> bool:
+    """Return whether a class of arrays has its own way to stack them, as those with units have."""
+    return issubclass(kind, np.ndarray) and getattr(cast("Any", kind), "__array_function__", None) is not PLAIN_FUNCTION
+
+
 def stack_leaves_of_torch(column: list[Any], where: str) -> Any:
     """Stack tensors of one shape; `StructureError` if some leaves are not tensors."""
     check_all_tensors(column, where)
@@ -161,7 +184,7 @@ def stack_leaves_of_torch(column: list[Any], where: str) -> Any:
 
 def check_all_tensors(column: list[Any], where: str) -> None:
     """Raise `StructureError` if some leaves are tensors and others are not."""
-    tensors = [is_tensor(value) for value in column]
+    tensors = [is_tensor_like(value) for value in column]
     if not all(tensors):
         odd = tensors.index(not tensors[0])
         kinds = [f"a {type(column[place]).__name__}" for place in (odd, 0)]
@@ -223,11 +246,22 @@ def check_alike(column: list[Any], where: str) -> None:
 def stack_arrays(column: list[npt.NDArray[Any]], where: str) -> npt.NDArray[Any]:
     shapes = [array.shape for array in column]
     check_same(column, shapes, "shape", where)
-    if not shapes[0]:
+    try:
+        made = joined_arrays(column, shapes[0])
+    except (TypeError, OverflowError) as error:
+        raise StructureError(
+            f"{leaf(where)} of the elements of the batch has dtypes without one in common: {error}"
+        ) from None
+    check_promotion(column, made, leaf(where))
+    return made
+
+
+def joined_arrays(column: list[npt.NDArray[Any]], shape: tuple[int, ...]) -> npt.NDArray[Any]:
+    if not shape:
         return np.array(column)
     column = of_one_kind(column)
     join = joined if column[0].nbytes * len(column) >= LARGE else np.concatenate
-    return join(column).reshape((len(column), *shapes[0]))
+    return join(column).reshape((len(column), *shape))
 
 
 def of_one_kind(arrays: list[npt.NDArray[Any]]) -> list[npt.NDArray[Any]]:
@@ -242,7 +276,14 @@ def of_one_kind(arrays: list[npt.NDArray[Any]]) -> list[npt.NDArray[Any]]:
 def stack_masked(column: list[Any], where: str) -> Any:
     """Stack arrays of one shape, some of which have a mask."""
     check_same(column, [array.shape for array in column], "shape", where)
-    return np.ma.stack(column)
+    made = np.ma.stack(column)
+    check_promotion(column, made.data, leaf(where))
+    masks = [array for array in column if is_masked(array) and array is not np.ma.masked]
+    if len({(array.dtype, repr(array.fill_value)) for array in masks}) == 1:
+        made.fill_value = masks[0].fill_value
+    if masks and all(array.hardmask for array in masks):
+        made.harden_mask()
+    return made
 
 
 def array_of(value: Any, index: int, where: str) -> npt.NDArray[Any]:
@@ -257,6 +298,7 @@ def array_of(value: Any, index: int, where: str) -> npt.NDArray[Any]:
 def asarray(value: Any) -> npt.NDArray[Any]:
     """Return an array-like as an array; strings as objects, since NumPy's strings lose zeros at their end."""
     array = as_array(value) if is_tensor(value) else np.asarray(value)
+    check_table(value, array)
     if array.dtype.kind not in "US":
         return array
     return array.astype(object) if isinstance(value, np.ndarray) else np.asarray(value, dtype=object)
@@ -264,9 +306,14 @@ def asarray(value: Any) -> npt.NDArray[Any]:
 
 def numbers(column: list[Any], where: str) -> npt.NDArray[Any]:
     array = np.array(column)
-    if array.dtype == object or (array.dtype.kind in "uf" and set(map(type, column)) == {int}):
+    kinds = set(map(type, column))
+    if array.dtype == object or (array.dtype.kind in "uf" and kinds == {int}):
         odd = next(i for i, value in enumerate(column) if not -(2**63) <= value < 2**63)
         raise StructureError(f"{leaf(where)} of element {odd} of the batch does not fit int64: {column[odd]}")
+    if len(kinds) > 1 or array.dtype.kind in "mM":
+        integers = integers_of(column) if array.dtype.kind == "f" else None
+        array = array if integers is None else integers
+        check_promotion(column, array, leaf(where))
     return array
 
 
@@ -333,7 +380,7 @@ def rows_of(value: Any, rows: int) -> list[Any]:
     if level is None:
         if is_masked(value) and value.ndim == 1:  # masked scalars have no dtype
             return [value[row, ...] for row in range(rows)]
-        return list(value.detach()) if is_tensor(value) else list(value)
+        return list(value.detach()) if is_tensor_like(value) else list(value)
     if not level.parts:  # there is no column to give the number of rows
         return [level.rebuild(()) for _ in range(rows)]
     columns = [rows_of(part, rows) for part in level.parts]
@@ -363,10 +410,13 @@ def as_arrays(value: Any, *leaves: type[Any], tensors: bool = False) -> Any:
     leaves = (*leaves, np.ma.MaskedArray)
 
     def convert(part: Any, where: str) -> Any:
-        if isinstance(part, (str, bytes, Ragged, *leaves)) or part is None:
+        kind: type[Any] = type(part)  # pyright: ignore[reportUnknownVariableType]
+        if isinstance(part, (str, bytes, Ragged, *leaves)) or part is None or is_arrow(part) or stacks_itself(kind):
             return part
         if is_tensor(part):
             return part if tensors else as_array(part)[()]
+        if is_tensor_like(part):
+            return part
         try:
             array = stack([convert(one, where) for one in part]) if begins_with(part, leaves) else asarray(part)
         except ValueError as error:

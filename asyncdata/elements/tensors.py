@@ -19,12 +19,14 @@ __all__ = (
     "clone",
     "common_tensor_dtype",
     "dataloader_hint",
+    "dtype_name",
     "filled_tensors",
     "from_array",
     "from_array_and_dtype",
     "is_dense",
     "is_numbers",
     "is_tensor",
+    "is_tensor_like",
     "numpy_dtype",
     "stack_tensors",
     "tensor_bytes",
@@ -37,7 +39,20 @@ __all__ = (
 NUMBERS: Final = frozenset("biufc")
 """The kinds of dtypes that tensors can have: booleans, integers, floats and complex numbers."""
 
-WIDER: Final = {"bfloat16": "float32", "float8_e4m3fn": "float32", "float8_e5m2": "float32"}
+NATIVE: Final = frozenset(
+    [
+        *("bool", "float16", "float32", "float64", "complex64", "complex128"),
+        *[f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)],
+    ]
+)
+"""Names of the dtypes that NumPy itself has, whatever packages have added to it."""
+
+FLOATS: Final = frozenset(
+    {"bfloat16", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu"}
+)
+"""Names of dtypes that NumPy does not have, ml_dtypes adds to it and torch has too."""
+
+WIDER: Final = {**dict.fromkeys(FLOATS, "float32"), "complex32": "complex64"}
 """Dtypes that NumPy does not have, and the NumPy dtype that holds all their values."""
 
 
@@ -47,12 +62,18 @@ def is_tensor(value: Any) -> bool:
     return kind is not None and isinstance(value, kind)
 
 
+def is_tensor_like(value: Any) -> bool:
+    """Return whether a value is a tensor, or several with one shape that torch treats as one, as a TensorDict."""
+    return hasattr(cast("type[Any]", type(value)), "__torch_function__")
+
+
 def is_numbers(value: Any) -> bool:
-    """Return whether a value is an array of numbers or a NumPy number, and not a masked array."""
+    """Return whether a value is an array of numbers or a NumPy number, those of ml_dtypes too, and not a masked
+    array."""
     if not isinstance(value, (np.ndarray, np.generic)) or isinstance(value, np.ma.MaskedArray):
         return False
     dtype: np.dtype[Any] = cast("Any", value).dtype
-    return dtype.kind in NUMBERS
+    return dtype.kind in NUMBERS or dtype.type.__module__ == "ml_dtypes"
 
 
 def any_tensor(values: Sequence[Any]) -> bool:
@@ -79,15 +100,14 @@ def loaded() -> Any:
 
 
 def dtype_name(tensor: Any) -> str:
+    """Return the name of a tensor's dtype, as "bfloat16"."""
     return str(tensor.dtype).removeprefix("torch.")
 
 
 def numpy_dtype(tensor: Any) -> np.dtype[Any]:
-    """Return the dtype of a tensor; `object` for one that NumPy does not have."""
-    try:
-        return np.dtype(dtype_name(tensor))
-    except TypeError:
-        return np.dtype(object)
+    """Return the dtype of a tensor; `object` for one that NumPy does not have, also where ml_dtypes adds it."""
+    name = dtype_name(tensor)
+    return np.dtype(name if name in NATIVE else object)
 
 
 def tensor_bytes(tensor: Any) -> int:
@@ -129,9 +149,18 @@ def tensor_of(numbers: Any) -> Any:
     if is_tensor(numbers):
         return numbers.detach()
     array: npt.NDArray[Any] = np.asarray(numbers)
-    if not array.flags.writeable or not array.dtype.isnative or min(array.strides, default=0) < 0:
+    whole = all(stride >= 0 and stride % array.itemsize == 0 for stride in array.strides)
+    if not array.flags.writeable or not array.dtype.isnative or not whole:
         array = np.array(array, dtype=array.dtype.newbyteorder("="), order="C")
-    return from_array(array)
+    return from_extended(array) if array.dtype.type.__module__ == "ml_dtypes" else from_array(array)
+
+
+def from_extended(array: npt.NDArray[Any]) -> Any:
+    """Return an array of ml_dtypes as a tensor; `TypeError` if torch does not have the dtype."""
+    if array.dtype.name not in FLOATS:
+        raise TypeError(f"torch has no {array.dtype.name}")
+    data = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+    return from_array_and_dtype(data.reshape(*array.shape, array.itemsize), array.dtype.name)
 
 
 @cache

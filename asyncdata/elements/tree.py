@@ -1,7 +1,7 @@
 """Levels of a structure: opens a value into its parts, and rebuilds a value of the same class with other parts.
 
 Tuples, dicts and other mappings, named tuples, dataclasses and classes registered with optree are structure; all other
-values, including lists, are leaves.
+values, including lists and what torch treats as a tensor (TensorDict), are leaves.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import optree
 from asyncdata.elements.spec import TensorSpec
 from asyncdata.errors import StructureError
 
-__all__ = ("LEAVES", "TreeLevel", "open_level")
+__all__ = ("LEAVES", "TreeLevel", "attributes", "is_arrow", "open_level")
 
 LEAVES: frozenset[type[Any]] = frozenset(
     {np.ndarray, int, float, bool, complex, str, bytes, bytearray, type(None), list}
@@ -47,7 +47,7 @@ def open_level(value: Any) -> TreeLevel | None:
         return TreeLevel(list(value), [f"[{i}]" for i in range(len(value))], tuple)
     if kind is dict:
         return open_dict(value)
-    if issubclass(kind, (np.generic, TensorSpec, type)):
+    if issubclass(kind, (np.generic, TensorSpec, type)) or hasattr(kind, "__torch_function__"):
         return None
     if dataclasses.is_dataclass(kind) and not issubclass(kind, Mapping):
         return open_dataclass(value)
@@ -58,7 +58,15 @@ def open_other(value: Any) -> TreeLevel | None:
     """Open a named tuple, an object of a class registered with optree, or a mapping."""
     if not optree.tree_is_leaf(value, none_is_leaf=True):
         return open_named_tuple(value) if is_named_tuple(type(value)) else open_registered(value)
-    return open_mapping(cast("Mapping[Any, Any]", value)) if isinstance(value, Mapping) else None
+    return (
+        open_mapping(cast("Mapping[Any, Any]", value)) if isinstance(value, Mapping) and not is_arrow(value) else None
+    )
+
+
+def is_arrow(value: Any) -> bool:
+    """Return whether a value is a scalar, a buffer or another object of pyarrow that is no array."""
+    kind: type[Any] = type(value)  # pyright: ignore[reportUnknownVariableType]
+    return kind.__module__.partition(".")[0] == "pyarrow" and not hasattr(kind, "__array__")
 
 
 def open_dict(value: dict[Any, Any]) -> TreeLevel:

@@ -423,7 +423,10 @@ class ThreadBridge(ThreadRequests):
 
 
 class LoopBridge(ThreadRequests):
-    """Runs an async iterator as a task of the loop that it belongs to, which need not be the engine's."""
+    """Runs an async iterator as a task of the loop that it belongs to, which need not be the engine's.
+
+    `asks_after` returns whether to ask for a state after an item, as an older one might not lead to the same items.
+    """
 
     def __init__(
         self,
@@ -431,9 +434,11 @@ class LoopBridge(ThreadRequests):
         loop: asyncio.AbstractEventLoop,
         make: Callable[[], tuple[AsyncIterator[Any], Notify | None]],
         first: int,
+        asks_after: Callable[[Any], bool] | None = None,
     ) -> None:
         super().__init__(scope, first)
         self.make = make
+        self.asks_after = asks_after
         self.scope = scope
         self.home = loop
         self.same = loop is scope.loop
@@ -521,5 +526,7 @@ class LoopBridge(ThreadRequests):
             item = Failure(error, True)
             self.ask(self.number + 1)
         self.number += 1
+        if self.asks_after is not None and self.asks_after(iterator):
+            self.ask(self.number)
         self.hand(item)
         return True

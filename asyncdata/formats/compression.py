@@ -5,6 +5,7 @@ from __future__ import annotations
 import bz2
 import zlib
 from contextlib import suppress
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
@@ -14,7 +15,19 @@ from asyncdata.runtime.optional_packages import require
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-__all__ = ("HEAD_BYTES", "Compressor", "Decompressor", "compressor", "decompressor", "recognised")
+__all__ = (
+    "HEAD_BYTES",
+    "LARGEST_WINDOW",
+    "Buffer",
+    "Compressor",
+    "Decompressor",
+    "FrameReader",
+    "ZlibReader",
+    "compressor",
+    "decompressor",
+    "not_supported",
+    "recognised",
+)
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
@@ -29,6 +42,19 @@ FRAME_PIECE: Final = 1 << 14
 
 HEAD_BYTES: Final = 12
 """The number of first bytes that show a file's compression."""
+
+OTHERS: Final = {
+    b"\xfd7zXZ\0": "xz",
+    b"\x04\x22\x4d\x18": "lz4",
+    b"\xff\x06\0\0sNaPpY": "snappy",
+    b"PK\x03\x04": "zip",
+    b"7z\xbc\xaf\x27\x1c": "7z",
+}
+"""The first bytes of compressed files that are not read."""
+
+SMALLEST_WINDOW: Final = 1 << 27
+LARGEST_WINDOW: Final = 1 << 31
+"""Bytes of memory that a stream of zstd may take in any case, and the most that can be allowed."""
 
 BZ2_MAGIC: Final = b"1AY&SY", b"\x17rE8P\x90"
 """The bytes after `BZh` and a digit: a block, or the end."""
@@ -70,16 +96,21 @@ class Compressor(Protocol):
         ...
 
 
-def decompressor(compression_type: str | None, name: str = "compressed data") -> Decompressor:
+def decompressor(
+    compression_type: str | None, name: str = "compressed data", most: int = SMALLEST_WINDOW
+) -> Decompressor:
     """Return a decompressor for "GZIP", "ZLIB", "BZ2" or "ZSTD"; for None and "" one that changes nothing.
 
-    `name` is the file's name for messages. "ZSTD" needs a package before Python 3.14, which the error names.
+    `name` is the file's name for messages. "ZSTD" needs a package before Python 3.14, which the error names. A stream
+    of zstd whose window is larger than `most` bytes, and than 128 MiB, is an error: reading takes so much memory.
     """
     if compression_type == "BZ2":
         return FrameReader(bz2.BZ2Decompressor, (OSError, ValueError), name)
     if compression_type == "ZSTD":
         zstd = zstd_module()
-        return FrameReader(zstd.ZstdDecompressor, (zstd.ZstdError,), name)
+        window = min(max(most, SMALLEST_WINDOW), LARGEST_WINDOW).bit_length() - 1
+        options = {zstd.DecompressionParameter.window_log_max: window}
+        return FrameReader(partial(zstd.ZstdDecompressor, options=options), (zstd.ZstdError,), name, 1 << window)
     bits = window_bits(compression_type, '"GZIP", "ZLIB", "BZ2" or "ZSTD"')
     return PlainReader() if bits is None else ZlibReader(bits, name)
 
@@ -90,6 +121,11 @@ def zstd_module() -> Any:
         return import_module("compression.zstd")
     except ImportError:
         return require("backports.zstd", "compression by zstd", "'asyncdata[formats]'")
+
+
+def not_supported(head: bytes) -> str | None:
+    """Return the name of the compression of a file with these first bytes if it is one that is not read."""
+    return next((kind for magic, kind in OTHERS.items() if head.startswith(magic)), None)
 
 
 def recognised(head: bytes) -> str | None:
@@ -213,10 +249,13 @@ def before_error(decompress: Callable[[memoryview], bytes], data: memoryview) ->
 class FrameReader:
     """Decompresses one frame after the other, as files of bzip2 and zstd may have several."""
 
-    def __init__(self, make: Callable[[], Any], errors: tuple[type[Exception], ...], name: str) -> None:
+    def __init__(
+        self, make: Callable[[], Any], errors: tuple[type[Exception], ...], name: str, window: int = 0
+    ) -> None:
         self._make = make
         self._errors = errors
         self._name = name
+        self._window = window  # bytes that a frame of zstd may refer back to
         self._frame = make()
         self._left: Buffer = b""  # data, not decompressed from `_at` on
         self._at = 0
@@ -255,7 +294,7 @@ class FrameReader:
             try:
                 found = self._frame.decompress(piece, remaining)
             except self._errors as error:
-                self._error = corrupt(self._name, self._fed - len(self._left) + self._at, error)
+                self._error = self._failure(error)
                 return
             remaining -= len(found)
             self._at += len(piece)
@@ -263,6 +302,15 @@ class FrameReader:
                 self._go_back(self._frame.unused_data)
             self._full = not self._frame.eof and not self._frame.needs_input
             yield found
+
+    def _failure(self, error: Exception) -> DataLossError:
+        """Return the error for data that cannot be decompressed."""
+        if "too much memory" in str(error):  # zstd's own words
+            return DataLossError(
+                f"{self._name}: it is compressed by zstd with a window of more than {self._window} bytes, and reading "
+                f"it would take so much memory; if that is expected, give a max_record_bytes of up to {LARGEST_WINDOW}"
+            )
+        return corrupt(self._name, self._fed - len(self._left) + self._at, error)
 
     def _go_back(self, unused: bytes) -> None:
         """Continue with the data that the frame did not use."""

@@ -28,6 +28,7 @@ import numpy as np
 
 from asyncdata.elements.ragged import Ragged
 from asyncdata.elements.tensors import array_and_dtype, from_array_and_dtype, is_tensor
+from asyncdata.elements.tree import attributes
 from asyncdata.errors import DataLossError, StructureError
 
 if TYPE_CHECKING:
@@ -36,6 +37,9 @@ if TYPE_CHECKING:
 __all__ = ("ElementReader", "decode_element", "encode_element")
 
 ALIGNMENT: Final = 16
+
+MOST_EMPTY: Final = 1 << 20
+"""An array may have so many items of no bytes (`S0`, `U0`, `V0`), which later steps would give a size."""
 
 LARGE: Final = 1 << 16
 """Arrays of fewer bytes are copied once more, which is faster than a view of their bytes."""
@@ -59,7 +63,12 @@ def encode_element(value: Any) -> bytes:
     {'x': (1, None), 'name': b'a'}
     """
     writer = ElementWriter()
-    writer.add(value)
+    try:
+        writer.add(value)
+    except RecursionError:
+        raise StructureError(
+            f"cannot be written to a file: a {type(value).__name__} that contains itself, or is nested too deeply"
+        ) from None
     return b"".join(writer.parts)
 
 
@@ -145,6 +154,12 @@ class ElementWriter:
             for part in value.ravel().tolist():
                 self.add(part)
             return
+        if value.dtype.metadata is not None:
+            raise StructureError(
+                f"cannot be written to a file: the metadata of dtype {value.dtype}; remove it in a map"
+            )
+        if not value.dtype.itemsize and value.size > MOST_EMPTY:
+            raise StructureError(f"cannot be written to a file: {value.size} items of {value.dtype}, without a size")
         self.put(array_head(tag, value.dtype, value.shape, self.size % ALIGNMENT))
         if value.nbytes >= LARGE:
             self.put(memoryview(cast("Any", np.ascontiguousarray(value).reshape(-1).view(np.uint8))))
@@ -158,7 +173,7 @@ class ElementWriter:
             self.put(b"r")
             self.array(value.values)
             self.array(value.row_splits)
-        elif is_tensor(value):
+        elif is_tensor(value) and is_plain_tensor(kind):
             array, name = array_and_dtype(value)
             self.put(b"p")
             self.array(array)
@@ -167,12 +182,13 @@ class ElementWriter:
             self.array(np.asarray(cast("Any", value)), b"g")
         elif isinstance(value, tuple) and hasattr(kind, "_fields"):
             parts = cast("tuple[Any, ...]", value)
+            check_attributes(parts, kind._fields)
             self.named(b"n", kind, dict(zip(kind._fields, parts, strict=True)))
-        elif dataclasses.is_dataclass(cast("Any", value)):
+        elif dataclasses.is_dataclass(cast("Any", value)) and is_plain_class(kind):
             instance = cast("Any", value)
-            self.named(
-                b"k", kind, {field.name: getattr(instance, field.name) for field in dataclasses.fields(instance)}
-            )
+            names = [field.name for field in dataclasses.fields(instance)]
+            check_attributes(instance, names)
+            self.named(b"k", kind, {name: getattr(instance, name) for name in names})
         else:
             raise StructureError(
                 f"cannot be written to a file: {kind.__module__}.{kind.__qualname__}, got {value!r:.80}; elements in "
@@ -190,6 +206,30 @@ class ElementWriter:
         for word in (kind.__module__, kind.__qualname__):
             self.text(word)
         self.mapping(parts)
+
+
+def is_plain_tensor(kind: type[Any]) -> bool:
+    """Return whether a class of tensors has no data of its own, as those of torchvision.tv_tensors have."""
+    return kind.__module__.partition(".")[0] == "torch" and kind.__name__ in {"Tensor", "Parameter", "Buffer"}
+
+
+@lru_cache
+def is_plain_class(kind: type[Any]) -> bool:
+    """Return whether an object can be made without its class: not one that is a dict or the like too."""
+    return kind.__new__ is object.__new__ or not issubclass(kind, (dict, list, tuple, set, str, bytes, BaseException))
+
+
+def check_attributes(value: Any, fields: Sequence[str]) -> None:
+    """Raise `StructureError` if an object has attributes that are no fields, or lacks a field."""
+    own: Any = getattr(value, "__dict__", ())
+    if [*own] == [*fields] or (not own and isinstance(value, tuple)):
+        return
+    found = attributes(value)
+    if odd := [name for name in found if name not in fields] + [name for name in fields if not hasattr(value, name)]:
+        raise StructureError(
+            f"cannot be written to a file: {type(value).__qualname__} has fields {[*fields]}, and this one differs in "
+            f"the attributes {odd}: make them fields, or convert it in a map"
+        )
 
 
 WRITERS: Final[dict[type, Callable[[ElementWriter, Any], None]]] = {
@@ -256,7 +296,7 @@ class ElementReader:
         shape, dtype = self.shape(), dtype_of(self.span(self.size()))
         self.at += -self.at % ALIGNMENT
         if 0 in shape or not dtype.itemsize:
-            return np.empty(shape, dtype)
+            return empty(shape, dtype)
         array = np.ndarray(shape, dtype, self.data, self.at)
         self.at += array.nbytes
         return array
@@ -297,18 +337,34 @@ class ElementReader:
 
     def named_tuple(self) -> Any:
         kind, parts = self.kind(), self.fields()
-        if not issubclass(kind, tuple):
-            raise TypeError("this is not a named tuple")
+        names: Any = stored_in(kind, "_fields")
+        if not issubclass(kind, tuple) or not isinstance(names, tuple):
+            raise TypeError(f"{kind.__qualname__} is not a named tuple")
         make: Any = tuple.__new__  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
-        return make(kind, checked(kind, getattr(cast("Any", kind), "_fields", ()), parts).values())
+        return make(kind, checked(kind, cast("tuple[str, ...]", names), parts).values())
 
     def record(self) -> Any:
         kind, parts = self.kind(), self.fields()
-        fields = dataclasses.fields(kind) if dataclasses.is_dataclass(kind) else ()
-        value: Any = object.__new__(cast("Any", kind))
-        for name, part in checked(kind, [field.name for field in fields], parts).items():
+        if not isinstance(stored_in(kind, "__dataclass_fields__"), dict):
+            raise TypeError(f"{kind.__qualname__} is not a dataclass")
+        names = [field.name for field in dataclasses.fields(kind)]
+        named = checked(kind, names, parts)
+        value: Any = object.__new__(kind)
+        for name, part in named.items():
             object.__setattr__(value, name, part)
         return value
+
+
+def stored_in(kind: type, name: str) -> Any:
+    """Return an attribute of a class as it is stored, `None` if there is none. No `__getattr__` runs."""
+    return next((vars(base)[name] for base in type.mro(kind) if name in vars(base)), None)
+
+
+def empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
+    """Return an array that needs no bytes."""
+    if (count := prod(shape)) > MOST_EMPTY:
+        raise ValueError(f"it has {count} items without a size, and may have {MOST_EMPTY}")
+    return np.ndarray(shape, dtype, b"")
 
 
 def checked(kind: Any, names: Sequence[str], parts: dict[str, Any]) -> dict[str, Any]:
@@ -360,7 +416,11 @@ def array_head(tag: bytes, dtype: np.dtype[Any], shape: tuple[int, ...], at: int
 def encoded_dtype(dtype: np.dtype[Any]) -> bytes:
     """Return a dtype as JSON; `StructureError` for a dtype that NumPy's file format does not support."""
     encoded = None if dtype.hasobject else json.dumps(np.lib.format.dtype_to_descr(dtype)).encode()
-    if encoded is None or dtype_of(encoded) != dtype:
+    try:
+        same = encoded is not None and dtype_of(encoded) == dtype
+    except (TypeError, ValueError):  # of fields with titles, and of ml_dtypes
+        same = False
+    if encoded is None or not same:
         raise StructureError(f"cannot be written to a file: an array of dtype {dtype}; convert it with astype in a map")
     return encoded
 

@@ -279,7 +279,7 @@ def stacks_of(parts: Sequence[LayoutPart]) -> list[Callable[[UniformRecords], An
 
 def is_plain(dtype: np.dtype[Any]) -> bool:
     """Return whether a row of an array of this dtype equals the value that was written."""
-    return dtype.kind in "biufc" and dtype.isnative
+    return dtype.kind in "biufc" and dtype.isbuiltin == 1 and dtype.isnative
 
 
 PARSERS: Final[dict[int, Callable[[Layout], LayoutPart | None]]] = {

@@ -15,11 +15,9 @@ from asyncdata.errors import StructureError
 from asyncdata.formats.json_values import json_bytes
 from asyncdata.formats.sample_decoders import INTEGERS, JSON, TEXTS
 from asyncdata.formats.tar import BLOCK, padded
-from asyncdata.formats.webdataset import key_of
+from asyncdata.formats.webdataset import KEY, KeysSeen, key_of
 
 __all__ = ("SampleEncoder",)
-
-KEY: Final = "__key__"
 
 
 class SampleEncoder:
@@ -34,6 +32,7 @@ class SampleEncoder:
     def __init__(self, before: int = 0) -> None:
         self._number = before
         self._key = ""
+        self._seen = KeysSeen()
 
     def add(self, element: Any) -> bytes:
         """Return the members of a sample; `StructureError` for a sample that cannot be read back."""
@@ -49,6 +48,12 @@ class SampleEncoder:
         members = [member(key, name, value) for name, value in sample.items() if not is_metadata(name)]
         if not members:
             raise StructureError(f"write_webdataset: the sample {key!r} has nothing but its key")
+        names = frozenset(name for name in sample if not is_metadata(name))
+        if self._seen.completes(key, names):
+            raise StructureError(
+                f"write_webdataset: an earlier sample also has the {KEY} {key!r}, with other members: they would be "
+                "read as parts of one sample"
+            )
         self._key = key
         self._number += 1
         return b"".join(members)
@@ -56,6 +61,7 @@ class SampleEncoder:
     def finish(self) -> bytes:
         """Return the end marker of an archive."""
         self._key = ""
+        self._seen = KeysSeen()
         return bytes(2 * BLOCK)
 
 

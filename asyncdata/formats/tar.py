@@ -5,7 +5,19 @@ from __future__ import annotations
 import zlib
 from typing import Final, NamedTuple
 
-__all__ = ("BEFORE", "BLOCK", "DESCRIBING", "GNU_NAME", "Member", "long_name", "member_of", "padded", "pax_fields")
+__all__ = (
+    "BEFORE",
+    "BLOCK",
+    "DESCRIBING",
+    "GNU_NAME",
+    "LINKS",
+    "UNUSED",
+    "Member",
+    "long_name",
+    "member_of",
+    "padded",
+    "pax_fields",
+)
 
 BLOCK: Final = 512
 """The size of a header; contents are padded to a multiple of it."""
@@ -15,6 +27,9 @@ REGULAR: Final = frozenset({b"0", b"\0", b"7"})
 
 EMPTY: Final = frozenset({b"1", b"2", b"3", b"4", b"5", b"6"})
 """Links, devices and folders, which have no content, whatever size their header gives."""
+
+LINKS: Final = frozenset({b"1", b"2"})
+"""Hard and symbolic links, whose content is elsewhere."""
 
 SPARSE: Final = b"S"
 
@@ -26,6 +41,9 @@ DESCRIBING: Final = frozenset({b"x", b"X", GNU_NAME})
 
 BEFORE: Final = DESCRIBING | {b"K", b"g"}
 """The kinds of all members that may precede the described member."""
+
+UNUSED: Final = BEFORE | {b"5", b"D", b"V"}
+"""The kinds of members without content whose names mean nothing: also folders, and the name of the archive."""
 
 SMALL_PRIME: Final = 65521
 """The modulus of Adler-32, which contains the sum of bytes and begins at one."""

@@ -8,11 +8,26 @@ from typing import Any, Final, TypeAlias
 from asyncdata.errors import DataLossError
 from asyncdata.formats.record_limits import MAX_RECORD_BYTES, offset_in, record_too_long
 from asyncdata.formats.sample_decoders import Decoders
-from asyncdata.formats.tar import BEFORE, BLOCK, DESCRIBING, GNU_NAME, Member, long_name, member_of, padded, pax_fields
+from asyncdata.formats.tar import (
+    BEFORE,
+    BLOCK,
+    DESCRIBING,
+    GNU_NAME,
+    LINKS,
+    UNUSED,
+    Member,
+    long_name,
+    member_of,
+    padded,
+    pax_fields,
+)
 
-__all__ = ("SampleParser", "key_of")
+__all__ = ("KEY", "KeysSeen", "SampleParser", "apart", "key_of")
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
+
+KEY: Final = "__key__"
+"""The name of the key in a sample."""
 
 HIDDEN: Final = re.compile(r"__[^/]*__($|/)")
 """Names of metadata of the archive, which are not part of a sample."""
@@ -31,11 +46,44 @@ def key_of(name: str) -> tuple[str, str] | None:
     return folder + slash + stem, extension.lower()
 
 
+REMEMBERED: Final = 1 << 16
+"""At least this many samples are remembered, at most twice as many."""
+
+
+def apart(name: str, key: str, where: str) -> DataLossError:
+    """Return the error for a sample whose members do not stand together in an archive."""
+    return DataLossError(
+        f"{name}: more members of the sample {key!r}, which has come before, are at {where}, and the rest of the file "
+        "is not read; the members of a sample must stand together: write the archive with tar --sort=name"
+    )
+
+
+class KeysSeen:
+    """The keys of the samples so far, each with the names in its dict.
+
+    A key may come again with a complete sample, but not with other members of the same sample.
+    """
+
+    def __init__(self) -> None:
+        self._latest: dict[str, frozenset[str]] = {}
+        self._earlier: dict[str, frozenset[str]] = {}
+        self._same: dict[frozenset[str], frozenset[str]] = {}  # most samples have the same extensions
+
+    def completes(self, key: str, names: frozenset[str]) -> bool:
+        """Note a sample; return whether an earlier one has the key and, except for `__key__`, none of these names."""
+        before = self._latest.get(key) or self._earlier.get(key)
+        if len(self._latest) == REMEMBERED:
+            self._earlier, self._latest, self._same = self._latest, {}, {}
+        self._latest[key] = self._same.setdefault(names, names)
+        return before is not None and not (before & names) - {KEY}
+
+
 class SampleParser:
     """Turns the bytes of an archive into samples: dicts of decoded members by extension, and the key.
 
     A sample with a member that cannot be decoded is an error in its place. If the archive is damaged or cut short, that
-    error is the last element; so is a sample that, with the headers before it, has more than `most` bytes.
+    error is the last element; so is a sample that, with the headers before it, has more than `most` bytes, and one of
+    which other members came before another sample.
     """
 
     def __init__(
@@ -59,8 +107,11 @@ class SampleParser:
         """Whether the last element returned is an error that replaces the rest of the file."""
         self.offset = 0
         """The byte offset of the next sample."""
+        self.key = ""
+        """The key of the last sample."""
         self._sample: dict[str, Any] | None = None
         self._key = ""
+        self._seen = KeysSeen()
         self._problem: Exception | None = None  # with the sample
         self._member: Member | None = None  # whose content comes next
         self._unread: int = 0  # the next bytes, which are skipped
@@ -160,6 +211,7 @@ class SampleParser:
             self._ended = True
             if (sample := self._done(begin)) is None:
                 self._check_size(0)  # zeros without an end
+            self._seen = KeysSeen()  # another archive may follow
             return sample
         self._ended = False
         if self._pax == (None, None):
@@ -168,21 +220,45 @@ class SampleParser:
         if member.kind not in BEFORE:
             member = Member(name or member.name, member.size if size is None else size, member.kind)
             self._pax = (None, None)
-        key = key_of(member.name) if member.regular else None
+        key = None if member.kind in UNUSED else key_of(member.name)
         finished = self._done(self._first) if key is not None and key[0] != self._key else None
         if key is not None and self._sample is None:
-            self._key, self._sample = key[0], {"__key__": key[0]}
+            self._key, self._sample = key[0], {KEY: key[0]}
+        if key is not None and not member.regular:
+            self._refuse(member, key[1])
+            key = None
         self._member, self._extension = member, None if key is None else key[1]
         return finished
 
+    def _refuse(self, member: Member, extension: str) -> None:
+        """Have the sample fail that has a member without a content of its own."""
+        kind = "link" if member.kind in LINKS else f"member of kind {member.kind!r}"
+        self._fail(
+            extension,
+            DataLossError(
+                f"{self._name}: in the sample {self._key!r} at {self._where} {self.offset} {member.name!r} is a {kind} "
+                "and no file: write the archive with tar -h --hard-dereference"
+            ),
+        )
+
+    def _fail(self, extension: str, error: Exception) -> None:
+        """Have the sample fail, unless it has failed before."""
+        self._problem = self._problem or error
+        if self._sample is not None:
+            self._sample[extension] = None
+
     def _done(self, end: int) -> dict[str, Any] | Exception | None:
         """Return the sample that ends here, if there is one."""
-        sample = self._sample if self._problem is None else self._problem
-        if sample is not None:
-            self.offset = end
-            self._sample = self._problem = None
-            self._key = ""
-        return sample
+        sample = self._sample
+        if sample is None:
+            return None
+        if self._seen.completes(self._key, frozenset(sample)):
+            raise apart(self._name, self._key, f"{self._where} {self.offset}")
+        problem = self._problem
+        self.key, self._key = self._key, ""
+        self.offset = end
+        self._sample = self._problem = None
+        return sample if problem is None else problem
 
     def _read(self, member: Member, content: bytes) -> None:
         """Take the content of a member: a name, pax fields, or a part of the sample."""
@@ -192,14 +268,15 @@ class SampleParser:
             return
         if extension in sample:
             where = f"the sample {self._key!r} at {self._where} {self.offset}"
-            self._problem = DataLossError(f"{self._name}: {where} has two members .{extension}")
+            self._fail(extension, DataLossError(f"{self._name}: {where} has two members .{extension}"))
         if self._problem is not None:
+            sample[extension] = None
             return
         try:
             sample[extension] = self._decoders.value(extension, content)
         except Exception as error:  # noqa: BLE001  a decoder may be the user's
             error.add_note(f"as {member.name} of the sample at {self._where} {self.offset} was decoded")
-            self._problem = error
+            self._fail(extension, error)
 
     def _take_fields(self, member: Member, content: bytes) -> None:
         """Read the name and size that a pax or GNU header gives the next member."""

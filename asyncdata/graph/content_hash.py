@@ -15,7 +15,7 @@ from fractions import Fraction
 from functools import lru_cache, partial
 from hashlib import blake2b
 from inspect import CO_ASYNC_GENERATOR, CO_COROUTINE, CO_GENERATOR, CO_NEWLOCALS, CO_VARARGS, CO_VARKEYWORDS
-from itertools import chain, zip_longest
+from itertools import chain, islice, zip_longest
 from operator import attrgetter, itemgetter, methodcaller
 from pathlib import PurePath
 from re import Pattern
@@ -38,9 +38,11 @@ import numpy.typing as npt
 
 from asyncdata.elements.structure import open_level
 from asyncdata.elements.tensors import is_tensor, tensor_content
+from asyncdata.errors import PlanError
 from asyncdata.executors.function_call import Call
 from asyncdata.executors.retry import Interrupted, Retried, Timed
 from asyncdata.graph.hashed_attributes import attributes_of, is_own, keywords_of, used
+from asyncdata.graph.hashed_callables import contents_of_callable
 from asyncdata.graph.node import Node, Planned, nodes_of
 from asyncdata.runtime.crc32c import checksum
 
@@ -68,6 +70,9 @@ HOLDING: Final[dict[type[Any], Callable[[Any], Iterable[Any]]]] = {
     tuple: cast("Any", tuple).__iter__,
 }
 """How to read the contents of a value whose class may be the user's, without calling the user's methods."""
+
+CHANGING: Final = (list, OrderedDict, dict)
+"""Types whose contents a function may change, but for the functions in them."""
 
 SETS: Final = frozenset({set, frozenset})
 
@@ -155,9 +160,11 @@ class ContentHasher:
     A function counts by its code, its constants, and the functions of its module that it calls by name, also if
     `partial`, `lru_cache`, `with_retries` or `with_timeout` wraps them. The numbers, strings, tuples and arrays that it
     holds count too: in default arguments, in variables of the enclosing function unless it assigns them, and as the
-    value of a built-in method. Lists, dicts and sets that it holds may be written to, so they count by their types
-    alone, as do objects that are not called. If an object is called, or its method is, its attributes count except
-    those that its methods assign. Functions of this package count by their names and what they hold. No code of the
+    value of a built-in method. Lists, dicts and sets that it holds may be written to, so they count by their types and
+    by the functions in lists and dicts; objects that are not called count by their types. What NumPy, numba, PyTorch
+    and scikit-learn have vectorised, compiled or fitted counts by the function and the numbers that it holds. If an
+    object is called, or its method is, its attributes count except those that are assigned by that method, or by others
+    which it uses. Functions of this package count by their names and what they hold. No code of the
     user's runs for this, except to open a structure of the user's own, such as a property that is a field of a
     dataclass: other methods are looked up in the value's type.
     """
@@ -207,7 +214,7 @@ class ContentHasher:
         self.within[id(value)] = len(self.within)
         try:
             self.opened(value, kind)
-        except RecursionError:
+        except (RecursionError, PlanError):
             raise
         except Exception:  # noqa: BLE001  values may be of any kind, and a cache must not fail for that
             self.add_words(kind.__qualname__)
@@ -279,7 +286,7 @@ class ContentHasher:
             return
         try:
             self.held(value, kind)
-        except RecursionError:
+        except (RecursionError, PlanError):
             raise
         except Exception:  # noqa: BLE001  as above
             self.add_words(kind.__qualname__)
@@ -355,6 +362,9 @@ class ContentHasher:
             self.plan(cast("Any", value if issubclass(kind, Node) else value.plan))
         elif (inner := unwrapped(value)) is not value:
             self.part(inner)
+        elif (inner := contents_of_callable(value, kind)) is not None:
+            self.add_words(kind.__qualname__)
+            self.data(inner)
         elif kind in BUILT_IN:
             self.built_in(value)
         elif kind in UNBOUND:
@@ -380,11 +390,20 @@ class ContentHasher:
             self.add_words("ufunc", value.__name__)
             return
         self.add_words(kind.__qualname__)
+        self.called_parts(value, base_of(kind, CHANGING))
         found = [vars(base)["__call__"] for base in kind.__mro__ if "__call__" in vars(base)]
         if found and type(found[0]) is FunctionType:
             self.function(found[0])
         if found or is_own(kind) or (is_dataclass(kind) and kind.__dataclass_params__.frozen):
-            self.attributes(value, kind)
+            self.attributes(value, kind, "__call__" if found else None)
+
+    def called_parts(self, value: Any, base: type[Any] | None) -> None:
+        """Add the functions in a list or dict, which change seldom; what else is in it may be written to."""
+        parts = [] if base is None else [*islice(HOLDING[base](value), SOME)]
+        for place, one in enumerate(parts):
+            if callable(one) and not isinstance(one, type):
+                self.add_words(place)
+                self.part(one)
 
     def plan(self, plan: Node) -> None:
         """Add a pipeline that a function holds."""
@@ -401,18 +420,23 @@ class ContentHasher:
         kind = cast("type[Any]", type(owner))
         if issubclass(kind, type):
             self.part(owner)
+            return
+        self.add_words(kind.__qualname__)
+        inner = contents_of_callable(owner, kind)
+        if inner is None:
+            self.attributes(owner, kind, method.__name__)
         else:
-            self.add_words(kind.__qualname__)
-            self.attributes(owner, kind)
+            self.data(inner)
 
-    def attributes(self, value: Any, kind: type[Any]) -> None:
-        """Add the attributes of an object but for those that its methods assign, and dataclasses in them."""
+    def attributes(self, value: Any, kind: type[Any], method: str | None = None) -> None:
+        """Add the attributes of an object but for those that the method which is called assigns, or without one any of
+        its methods; dataclasses in them too."""
         if id(value) in self.owners:
             self.add_words("owner", self.owners[id(value)])
             return
         self.owners[id(value)] = len(self.owners)
         try:
-            for name, held in sorted(attributes_of(value, kind).items()):
+            for name, held in sorted(attributes_of(value, kind, method).items()):
                 self.add_words(name)
                 if is_own(kind):
                     self.data(held)

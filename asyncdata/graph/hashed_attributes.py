@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dis
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import fields, is_dataclass
 from functools import cached_property, lru_cache, partial
@@ -14,6 +14,9 @@ __all__ = ("attributes_of", "is_own", "is_users", "keywords_of", "used")
 
 READING: Final = frozenset({"block_bytes", "indexes", "max_record_bytes", "storage", "storage_options"})
 """Arguments of this package's readers on which no element depends."""
+
+READS: Final = ("LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR")
+"""Operations of code that read an attribute, in all versions of Python."""
 
 MAKING: Final = frozenset({"__init__", "__new__", "__post_init__", "__setstate__"})
 """Methods that initialise an object; attributes that only these assign do not change later."""
@@ -39,8 +42,9 @@ def keywords_of(function: partial[Any]) -> list[tuple[str, Any]]:
     )
 
 
-def attributes_of(value: Any, kind: type[Any]) -> dict[str, Any]:
-    """Return the attributes of an object that distinguish it from others, looked up without any code of the user's."""
+def attributes_of(value: Any, kind: type[Any], method: str | None = None) -> dict[str, Any]:
+    """Return the attributes of an object that distinguish it from others, looked up without any code of the user's;
+    if a method of it is called, those that this does not assign."""
     if is_own(kind):
         names = counted_attributes(kind)
         return {name: getattr(value, name) for name in names}
@@ -49,7 +53,7 @@ def attributes_of(value: Any, kind: type[Any]) -> dict[str, Any]:
         for name in slots_of(base):
             with suppress(AttributeError):
                 found[name] = object.__getattribute__(value, name)
-    return {name: held for name, held in found.items() if name not in assigned(kind)}
+    return {name: held for name, held in found.items() if name not in assigned(kind, method)}
 
 
 def instance_dict(value: Any) -> dict[str, Any]:
@@ -77,18 +81,30 @@ def counted_attributes(kind: type[Any]) -> tuple[str, ...]:
 
 
 @lru_cache(1024)
-def assigned(kind: type[Any]) -> frozenset[str]:
-    """Return the attributes that methods of a class assign, but for those that make an object."""
-    names: set[str] = set()
-    for base in kind.__mro__:
-        members: Any = vars(base).items()
-        for name, value in members:
-            parts: Any = (value.fget, value.fset) if type(value) is property else (getattr(value, "__func__", value),)
-            if name not in MAKING:
-                codes = [part.__code__ for part in parts if type(part) is FunctionType]
-                names.update(*[used(code, "STORE_ATTR", "DELETE_ATTR") for code in codes])
-        names.update(name for name, value in members if issubclass(type(value), cached_property))
-    return frozenset(names)
+def assigned(kind: type[Any], method: str | None) -> frozenset[str]:
+    """Return the attributes that a method of a class and the methods that it uses assign, or all methods without a
+    name, but for those that make an object."""
+    members: Any = [pair for base in kind.__mro__ for pair in vars(base).items()]
+    codes: dict[str, list[CodeType]] = {}
+    for name, value in members:
+        parts: Any = (value.fget, value.fset) if type(value) is property else (getattr(value, "__func__", value),)
+        found = [part.__code__ for part in parts if type(part) is FunctionType]
+        codes.setdefault(name, []).extend(found if name not in MAKING else [])
+    names = reached(codes, method) if method in codes else {*codes}
+    changed = [used(code, "STORE_ATTR", "DELETE_ATTR") for name in names for code in codes[name]]
+    computed = {name for name, value in members if issubclass(type(value), cached_property)}
+    return frozenset(computed.union(*changed))
+
+
+def reached(codes: Mapping[str, Sequence[CodeType]], method: str) -> set[str]:
+    """Return the names of a method and of the methods that it uses."""
+    found, left = set[str](), [method]
+    while left:
+        name = left.pop()
+        if name in codes and name not in found:
+            found.add(name)
+            left.extend([other for code in codes[name] for other in used(code, *READS)])
+    return found
 
 
 def used(code: CodeType, *operations: str) -> set[str]:

@@ -147,7 +147,7 @@ class Node:
         """Return `parse(position)`; `ResumeError` if the position does not have the form of this node's."""
         try:
             return parse(position)
-        except (TypeError, ValueError, KeyError, IndexError, AttributeError, OverflowError) as error:
+        except (TypeError, ValueError, LookupError, AttributeError, OverflowError, RecursionError) as error:
             if position is None or isinstance(error, ResumeError):
                 raise
             raise ResumeError(
@@ -466,8 +466,18 @@ def shuffles(plan: Node) -> str:
     return shuffles(plan.inputs[0]) if plan.inputs else ""
 
 
-async def picked(node: Node, scope: Scope, want: Demand, tickets: Sequence[Ticket], start: Start = FRESH) -> Blocks:
-    """Yield the elements with these tickets, in this order; the node is run from `start` until all are there."""
+async def picked(
+    node: Node,
+    scope: Scope,
+    want: Demand,
+    tickets: Sequence[Ticket],
+    start: Start = FRESH,
+    check: Callable[[Block, Sequence[Ticket]], None] = lambda block, tickets: None,
+) -> Blocks:
+    """Yield the elements with these tickets, in this order; the node is run from `start` until all are there.
+
+    `check` raises if a block has other elements than those that had these tickets.
+    """
     found: dict[Ticket, Any] = {}
     wanted = {plain(ticket) for ticket in tickets}
     async with aclosing(node.run(scope, Demand(1024), start)) as source:
@@ -475,6 +485,7 @@ async def picked(node: Node, scope: Scope, want: Demand, tickets: Sequence[Ticke
             block = await anext(source, None)
             if block is None:
                 break
+            check(block, tickets)
             pairs = zip(map(plain, block.tickets), block.items, strict=True)
             found.update((ticket, item) for ticket, item in pairs if ticket in wanted)
     for block in in_turn(found, tickets, want):

@@ -8,6 +8,7 @@ from types import FrameType
 from typing import Any, Final
 
 from asyncdata.errors import ResumeError
+from asyncdata.runtime.json_text import parse_json
 from asyncdata.runtime.rank import of_torch
 
 __all__ = ("gathered_state", "own_state")
@@ -45,7 +46,7 @@ def own_state(state: Any) -> Any:
     if state is None:
         raise ResumeError("load_state_dict needs what state_dict returned, got None")
     found: Any = state
-    return json.loads(found["json"]) if isinstance(state, dict) and "json" in state else found
+    return parse_json(found["json"]) if isinstance(state, dict) and "json" in state else found
 
 
 def module_of(frame: FrameType | None) -> str:

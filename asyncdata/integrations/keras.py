@@ -7,7 +7,7 @@ from functools import cache
 from types import new_class
 from typing import TYPE_CHECKING, Any, Final
 
-from asyncdata.elements.structure import map_leaves
+from asyncdata.elements.structure import map_leaves, shared_spec, spec_of
 from asyncdata.errors import PlanError
 from asyncdata.integrations.loader import Loader
 from asyncdata.options import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 __all__ = ("keras_dataset",)
 
 NONE_LEFT: Final = object()
+
+LOOKED_AT: Final = 8
+"""How many batches show which axes of batches may have any size."""
 
 
 class KerasBatches:
@@ -106,8 +109,16 @@ def keras_dataset(dataset: Dataset[Any]) -> Any:
 
 
 def tensorflow_dataset(dataset: Dataset[Any]) -> Any:
-    """Return a dataset as one of TensorFlow, each iteration of which is an epoch."""
+    """Return a dataset as one of TensorFlow, each iteration of which is an epoch.
+
+    If the plan does not know how large batches are, the first ones are looked at: an axis in which they differ, such as
+    that which `padded_batch` pads, may have any size. Layers need to know the others.
+    """
     tf = require("tensorflow", "to_keras()")
-    spec = map_leaves(lambda spec, _: tf.TensorSpec((None, *spec.shape[1:]), spec.dtype), dataset.element_spec)
+    found = dataset.plan.signature
+    if found is None and (first := dataset.head(LOOKED_AT)):
+        found = shared_spec([*map(spec_of, first)])
+    found = dataset.element_spec if found is None else found
+    spec = map_leaves(lambda spec, _: tf.TensorSpec(spec.shape and (None, *spec.shape[1:]), spec.dtype), found)
     made = tf.data.Dataset.from_generator(dataset.iterate, output_signature=spec)
     return made.apply(tf.data.experimental.assert_cardinality(dataset.cardinality()))

@@ -10,6 +10,7 @@ from typing import Any, Protocol, cast
 
 from asyncdata.checkpoint import SHARE_FILES, share_file
 from asyncdata.errors import ResumeError
+from asyncdata.runtime.json_text import parse_json
 from asyncdata.runtime.optional_packages import require
 
 __all__ = ("restore_args", "save_args")
@@ -60,7 +61,7 @@ class StateHandler:
 
     def restore(self, directory: Any, args: Any) -> Any:
         """Load the states that all processes wrote into the loader."""
-        states = [json.loads(file.read_text()) for file in sorted(directory.glob(SHARE_FILES))]
+        states = [parse_json(file.read_text()) for file in sorted(directory.glob(SHARE_FILES))]
         if not states:
             raise ResumeError(f"{directory}: there is no state of asyncdata: was it saved with save_args(loader)?")
         args.loader.load_state_dict({"ranks": states})

@@ -13,7 +13,6 @@ from collections import deque
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 from asyncdata.errors import PlanError
 from asyncdata.observe.dashboard_page import PAGE, POLICY, Sample, View, rendered
@@ -21,7 +20,7 @@ from asyncdata.observe.monitored import LatestStatistics, Monitored, monitor_of
 from asyncdata.observe.statistics import Statistics
 from asyncdata.runtime import forks
 from asyncdata.runtime.closing import Closable
-from asyncdata.runtime.loopback import is_loopback
+from asyncdata.runtime.loopback import is_loopback, is_loopback_authority
 from asyncdata.runtime.optional_packages import require
 
 __all__ = ("Dashboard", "dashboard", "show")
@@ -112,12 +111,12 @@ class Dashboard(Closable):
         headers = {"content-security-policy": POLICY, "cache-control": "no-store", "x-content-type-options": "nosniff"}
 
         async def page(request: Any) -> Any:
-            if local and not is_this_machine(request.headers.get("host", "")):
+            if local and not names_this_machine(request):
                 return responses.PlainTextResponse("only this machine is served\n", 403)
             return responses.HTMLResponse(PAGE, headers=headers)
 
         async def events(request: Any) -> Any:
-            if local and not is_this_machine(request.headers.get("host", "")):
+            if local and not names_this_machine(request):
                 return responses.PlainTextResponse("only this machine is served\n", 403)
             return responses.StreamingResponse(self._events(), media_type="text/event-stream", headers=headers)
 
@@ -196,9 +195,9 @@ class Dashboard(Closable):
         forks.never_finalize(self)
 
 
-def is_this_machine(host: str) -> bool:
-    """Return whether a `Host` header names this machine: the name of another site may resolve to it."""
-    return is_loopback(urlsplit(f"//{host}").hostname or "")
+def names_this_machine(request: Any) -> bool:
+    """Return whether a request names this machine as its host: the name of another site may resolve to it."""
+    return is_loopback_authority(", ".join(request.headers.getlist("host")))
 
 
 def dashboard(*iterators: Monitored, host: str = "127.0.0.1", port: int = 0) -> Dashboard:

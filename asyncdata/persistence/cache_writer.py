@@ -18,6 +18,7 @@ from asyncdata.persistence.record_writer import framed
 from asyncdata.runtime import forks
 from asyncdata.runtime.block import Block
 from asyncdata.runtime.checksum import has_checksum, with_checksum
+from asyncdata.runtime.json_text import parse_json
 from asyncdata.runtime.tickets import Position, Tickets
 from asyncdata.storage import BLOCK_BYTES, AppendFile, RandomFile, write_atomically
 
@@ -99,7 +100,7 @@ class CacheWriter:
         Without it the input starts again, and elements that are in the file are not written again.
         """
         with suppress(OSError, ValueError, KeyError, TypeError):
-            manifest: dict[str, Any] = json.loads(self.place.read_bytes())
+            manifest: dict[str, Any] = parse_json(self.place.read_bytes())
             if has_checksum(manifest) and manifest["of"] == self.key() and manifest["elements"] <= self.count:
                 self.mark = PositionMark(manifest["elements"], manifest["position"])
 

@@ -13,6 +13,7 @@ from asyncdata.errors import DataLossError, ResumeError
 from asyncdata.formats.tfrecord import HEADER, RecordParser
 from asyncdata.graph.content_hash import changed
 from asyncdata.graph.node import Node, nodes_of
+from asyncdata.runtime.json_text import parse_json
 from asyncdata.sources.file_list_digest import label_text
 from asyncdata.storage import RandomFile
 
@@ -71,7 +72,7 @@ class Header(NamedTuple):
         """Return the heading in a record."""
         if isinstance(record, bytes) and record.startswith(HEAD):
             with suppress(ValueError, TypeError, KeyError):
-                return cls(**checked(json.loads(record.removeprefix(HEAD))))
+                return cls(**checked(parse_json(record.removeprefix(HEAD))))
         raise ResumeError(f"{path}: not a cache file, or one of another version; delete it, or give another name")
 
     def check(self, path: str, plan: Node, contents: Sequence[str]) -> None:

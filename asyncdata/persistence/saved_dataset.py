@@ -27,15 +27,18 @@ from asyncdata.persistence.record_reader import decoded, elements_at
 from asyncdata.persistence.record_writer import GROUP_BYTES, framed, size_in_arrays
 from asyncdata.runtime.block import Block, Blocks, Demand
 from asyncdata.runtime.checksum import has_checksum, with_checksum
+from asyncdata.runtime.json_text import parse_json
 from asyncdata.runtime.tickets import Position, Ticket
 from asyncdata.sources.in_memory import Items
 from asyncdata.sources.parsed_files import FileCatalog, FileId, ParsedChunk, Spot
 from asyncdata.sources.tfrecord import RecordFile
 from asyncdata.sources.tfrecord_random_access import IndexCache
-from asyncdata.storage import FileLock, sync_folder, write_atomically
+from asyncdata.storage import FileLock, open_regular, sync_folder, write_atomically
 from asyncdata.transforms.flat_map import FlatMap
 
 __all__ = ("NextBlock", "Saved", "save")
+
+VERSION: Final = 1
 
 MANIFEST: Final = "dataset.json"
 STATE: Final = "state.json"
@@ -293,7 +296,7 @@ class ShardWriters:
         if state is not None:
             self.write_state(state, durable=False)
         shards = [[shard.path.name, shard.elements, shard.size] for _, shard in sorted(self.shards.items())]
-        manifest = with_checksum({"version": 1, "compression": self.compression, "shards": shards})
+        manifest = with_checksum({"version": VERSION, "compression": self.compression, "shards": shards})
         write_atomically(self.folder / MANIFEST, json.dumps(manifest, indent=1).encode(), durable=True)
 
     def close(self) -> None:
@@ -319,8 +322,10 @@ def shaped(content: bytes, shard: type[int | str], *more: str) -> Any:
 
     `ValueError` if that has not the shape it was written in, or is damaged. Earlier files have no checksum.
     """
-    manifest = json.loads(content)
+    manifest = parse_json(content)
     try:
+        if (version := manifest.get("version", VERSION)) != VERSION:
+            raise ValueError(f"it has version {version!r:.80}, and this asyncdata reads version {VERSION}")
         _ = [manifest[name] for name in more]
         compressor(manifest["compression"])
         for name, elements, size in manifest["shards"]:
@@ -328,7 +333,7 @@ def shaped(content: bytes, shard: type[int | str], *more: str) -> Any:
                 raise ValueError(f"not a shard (name, elements, bytes): {(name, elements, size)!r:.80}")
             if Path(str(name)).name != str(name):
                 raise ValueError(f"{name!r:.80} is not a file name in this folder")
-    except (KeyError, TypeError, PlanError) as error:
+    except (KeyError, TypeError, AttributeError, PlanError) as error:
         raise ValueError(f"it lists no shards: {error!r}") from error
     if "checksum" in manifest and not has_checksum(manifest):
         raise ValueError("its checksum does not match its contents")
@@ -348,7 +353,7 @@ class ShardWriter:
         self.look()
         self.waiting: list[bytes | bytearray | memoryview] = []
         self.waiting_bytes = 0
-        self.file = FileIO(os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0)), "r+")
+        self.file = FileIO(open_regular(path, os.O_RDWR | os.O_CREAT), "r+")
         if (now := self.file.seek(0, os.SEEK_END)) < size:
             self.file.close()
             raise ResumeError(f"save: {path} had {size} bytes and has {now} now; delete {path.parent} to start again")

@@ -17,6 +17,7 @@ from asyncdata.graph.content_hash import changed
 from asyncdata.graph.node import check_count
 from asyncdata.persistence.shard_formats import Encoder, ShardFormat
 from asyncdata.runtime.checksum import has_checksum, with_checksum
+from asyncdata.runtime.json_text import parse_json
 from asyncdata.storage import FileLock, StorageOptions, is_local, local_path, read_file, store_for
 from asyncdata.storage.cached import blocking
 from asyncdata.storage.sinks import Sink, check_writable, sink_for
@@ -117,7 +118,7 @@ class ShardedWrite:
         `FileExistsError` if there is a shard, but no record of it.
         """
         try:
-            manifest: dict[str, Any] | None = json.loads(self.manifest_bytes())
+            manifest: dict[str, Any] | None = parse_json(self.manifest_bytes())
         except FileNotFoundError:
             self.check_free()
             return {"shards": [], "state": None, "complete": False}

@@ -34,10 +34,11 @@ class WebDataset(Dataset[dict[str, Any]]):
     A sample is a dict. `"__key__"` is the path up to the first dot in the name of the file; the text after that dot, in
     lower case, is the extension and the key of the member's value: `txt` is a `str`, `cls` an `int`, `json` a value,
     `npy` an array, and others, such as images, are `bytes` to decode in a `map`. Pickled members (`pkl`, `pyd`, `pt`)
-    are refused unless `decoders` has a function for them. Members without an extension, links and folders are skipped.
+    are refused unless `decoders` has a function for them. Members without an extension and folders are skipped.
 
-    A sample with a member that cannot be decoded is an error in its place. An archive that is damaged or cut short is
-    one error after its complete samples, and the next file follows.
+    A sample with a member that cannot be decoded, or is a link, is an error in its place. An archive that is damaged or
+    cut short, or in which members of a sample stand apart from the others, is one error after the samples before, and
+    the next file follows.
 
     >>> import asyncdata as ad, io, tarfile, tempfile, pathlib
     >>> with tempfile.TemporaryDirectory() as folder:

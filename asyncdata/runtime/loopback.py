@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from ipaddress import ip_address
+from ipaddress import IPv6Address, ip_address
+from urllib.parse import urlsplit
 
-__all__ = ("is_loopback",)
+__all__ = ("is_loopback", "is_loopback_authority")
 
 
 @lru_cache(maxsize=256)
@@ -14,6 +15,20 @@ def is_loopback(host: str | None) -> bool:
     if host is None or host == "localhost":
         return True
     try:
-        return ip_address(host).is_loopback
+        address = ip_address(host)
+    except ValueError:
+        return False
+    mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
+    return (mapped or address).is_loopback
+
+
+def is_loopback_authority(authority: str) -> bool:
+    """Return whether the value of a header `Host` names this machine; a malformed one names none.
+
+    >>> is_loopback_authority("127.0.0.1:8000"), is_loopback_authority("evil.example"), is_loopback_authority("[")
+    (True, False, False)
+    """
+    try:
+        return is_loopback(urlsplit(f"//{authority}").hostname or "")
     except ValueError:
         return False

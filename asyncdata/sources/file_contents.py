@@ -8,7 +8,7 @@ from typing import Self
 
 from asyncdata.errors import DataLossError
 from asyncdata.executors.scope import Scope
-from asyncdata.formats.compression import HEAD_BYTES, Decompressor, decompressor, recognised
+from asyncdata.formats.compression import HEAD_BYTES, Decompressor, decompressor, not_supported, recognised
 from asyncdata.runtime.retry_count import retries_counted
 from asyncdata.storage import Buffer, Entry, Stream
 
@@ -24,11 +24,14 @@ class FileContents:
         name: str,
         compression: str | None,
         scope: Scope,
+        most: int,
     ) -> None:
+        """Decompress streams that take at most `most` bytes of memory, or 128 MiB."""
         self._stream = stream
         self._name = name
         self.scope = scope
-        self._expand: Decompressor | None = decompressor(compression, name) if compression else None
+        self._most = most
+        self._expand: Decompressor | None = decompressor(compression, name, most) if compression else None
         self._head: Buffer = b""
         self._ended = False  # within the first bytes
         self._error: Exception | None = None
@@ -64,8 +67,16 @@ class FileContents:
             self._error = error
             return
         head = bytes(self._head[:HEAD_BYTES])
-        if head and not is_plain(head) and (compression := recognised(head)):
-            self._expand = decompressor(compression, self._name)
+        if not head or is_plain(head):
+            return
+        if compression := recognised(head):
+            self._expand = decompressor(compression, self._name, self._most)
+        elif kind := not_supported(head):
+            self._head = b""
+            self._error = DataLossError(
+                f"{self._name}: it is compressed ({kind}), which is not supported: decompress it, or compress it with "
+                'gzip, bzip2 or zstd; compression_type="" reads the bytes as they are'
+            )
 
     def __aiter__(self) -> Self:
         return self

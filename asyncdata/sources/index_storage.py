@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final, Protocol, TypeVar
 
 from asyncdata.errors import DataLossError
-from asyncdata.formats.compression import HEAD_BYTES, recognised
+from asyncdata.formats.compression import HEAD_BYTES, not_supported, recognised
 from asyncdata.storage import (
     AnyPart,
     StorageOptions,
@@ -106,5 +106,6 @@ def explain_compressed(error: Exception, record: int, path: str, storage: Storag
     if record or not isinstance(error, DataLossError):
         return
     with suppress(OSError), opened(path, storage) as file:
-        if (found := recognised(file.read_at(0, HEAD_BYTES))) is not None:
+        head = file.read_at(0, HEAD_BYTES)
+        if (found := recognised(head) or not_supported(head)) is not None:
             error.add_note(f"the file is compressed ({found}), so it cannot be read by number, with index=True")

@@ -32,7 +32,7 @@ from asyncdata.runtime.tickets import (
     Tickets,
     decode,
 )
-from asyncdata.sources.stateful import SnapshotTickets, Stateful, StreamPlace, begun
+from asyncdata.sources.stateful import SnapshotTickets, Stateful, StreamPlace, begun, takes_others
 
 __all__ = ("AsyncIterated", "Generated", "Iterated", "Restarted")
 
@@ -51,6 +51,8 @@ class IteratorSource(Node):
     @property
     def resume_note(self) -> str:
         kind, make = self.made_by()
+        if kind is not None and issubclass(kind, Stateful) and takes_others(kind):
+            return f"{self.label()} is run again up to the position: its state_dict needs arguments of its own"
         if kind is not None and issubclass(kind, Stateful):
             return f"{self.label()} resumes at its own offset"
         unseen = ", unless its iterator is Stateful" if not self.once and may_return_anything(make) else ""
@@ -76,7 +78,14 @@ class IteratorSource(Node):
 
     def fetch(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
         begin = oldest(tickets)
-        return picked(self, scope, want, tickets, FRESH if begin is None else Start(begin.position(begin.number)))
+        start = FRESH if begin is None else Start(begin.position(begin.number))
+        return picked(self, scope, want, tickets, start, self.check_same)
+
+    def check_same(self, block: Block, tickets: Sequence[Ticket]) -> None:
+        """Raise `ResumeError` if a block that is read again does not lead to the elements that had these tickets.
+
+        Few sources can tell.
+        """
 
     def replay_then_run(self, scope: Scope, want: Demand, start: Start) -> Blocks:
         if start.position == END:
@@ -91,7 +100,7 @@ class IteratorSource(Node):
     ) -> Blocks:
         """Yield the elements to repeat and continue, in one run: a stream may be readable only once."""
         found: dict[Ticket, Any] = {}
-        wanted = set(start.back)
+        wanted, position = set(start.back), None
         inner, first = Demand(), None if begin is None else begin.position(begin.number)
         reached = 0 if begin is None else begin.number
         async with aclosing(self.run(scope, inner, Start(first))) as source:
@@ -99,8 +108,11 @@ class IteratorSource(Node):
                 inner.items = min(4096, goal - reached)
                 if (block := await anext(source, None)) is None:
                     raise self.ended(reached, goal)
+                self.check_same(block, [decode(start.position)])
                 found.update(pair for pair in enumerate(block.items, reached) if pair[0] in wanted)
                 reached += len(block)
+                position = block.tickets.at(len(block))
+            self.check_reached(position, start.position)
             for place, ticket in enumerate(start.back):
                 if ticket not in found:
                     raise self.lost(ticket)
@@ -113,6 +125,9 @@ class IteratorSource(Node):
             while (block := await anext(source, None)) is not None:
                 yield block
                 inner.items = want.items
+
+    def check_reached(self, position: Position, expected: Position) -> None:
+        """Raise if a source that was run up to an element is elsewhere than it was when the state was saved."""
 
     async def blocks(self, scope: Scope, want: Demand, position: Position) -> Blocks:
         """Yield what the pump has ready, up to the demand; to resume, run the source up to the position first."""

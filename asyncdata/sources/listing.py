@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from glob import has_magic
 from itertools import islice
 from os import PathLike, fsdecode
 from typing import Any, Final, TypeAlias
@@ -17,9 +18,9 @@ from asyncdata.graph.stages import Produce
 from asyncdata.runtime.block import Block, Blocks, Demand
 from asyncdata.runtime.tickets import END, ExplicitTickets, Position, ReplayedTickets, Ticket
 from asyncdata.sources.in_memory import Items
-from asyncdata.storage import Entry, StorageOptions, is_local, store_for, without_query
+from asyncdata.storage import Entry, StorageOptions, is_local, is_web, store_for, without_query
 
-__all__ = ("Listing", "Pattern", "buffer_for", "listed", "matching")
+__all__ = ("Listing", "Pattern", "buffer_for", "is_pattern", "listed", "matching")
 
 Pattern: TypeAlias = str | bytes | PathLike[str]
 
@@ -109,7 +110,7 @@ def listed(
 ) -> Node:
     """Return the source of the names that match: all names, or a lazy listing if they are many and sorted."""
     patterns = patterns_of(method, pattern)
-    if len(patterns) == 1 and in_order and not is_local(patterns[0]):
+    if len(patterns) == 1 and in_order and not is_local(patterns[0]) and not is_web(patterns[0]):
         listing = Listing(patterns[0], StorageOptions.of(method, storage_options))
         entries = listing.entries()
         names = [entry.path for entry in islice(entries, MANY)]
@@ -126,9 +127,17 @@ def matching(
     patterns, storage = patterns_of(method, pattern), StorageOptions.of(method, storage_options)
     found: list[str] = []
     for one in patterns:
+        if is_web(one) and not is_pattern(one):  # a web server cannot be listed, and the URL of a file is complete
+            found.append(one)
+            continue
         store, path = store_for(one, storage)
         found.extend(entry.path for entry in store.list(path))
     return some(method, patterns, found)
+
+
+def is_pattern(path: str) -> bool:
+    """Return whether a path or URL is a pattern: after a `?`, a web address has its query."""
+    return has_magic(path.partition("?")[0] if is_web(path) else path)
 
 
 def patterns_of(method: str, pattern: Pattern | Sequence[Pattern]) -> list[str]:

@@ -152,6 +152,9 @@ class NpyFile(NumberedFile):
     def signature(self) -> Any:
         return None
 
+    def is_plain(self, head: bytes) -> bool:
+        return head.startswith(b"PK")  # .npz is a zip file
+
     def parser(self, compressed: bool) -> NpyParser:
         return NpyParser(self.shown, self.max_file_bytes)
 

@@ -21,6 +21,7 @@ from asyncdata.elements.spec import TensorSpec
 from asyncdata.errors import DataLossError, ResumeError
 from asyncdata.executors.function_call import noted
 from asyncdata.executors.scope import Scope
+from asyncdata.formats.compression import LARGEST_WINDOW
 from asyncdata.graph.node import ELSEWHERE, PHYSICAL, Node, picked
 from asyncdata.graph.stages import Produce
 from asyncdata.runtime.block import Block, Blocks, Demand
@@ -207,7 +208,8 @@ class ParsedFile(Node):
         """Return the file's bytes from `offset` on, which `parts` reads; the caller closes them."""
         store, path = store_for(self.path, self.storage)
         stream = store.stream(path, self.block_bytes, offset, scope)
-        return FileContents(stream, self.shown, self.compression, scope)
+        most: int = getattr(self, "max_record_bytes", LARGEST_WINDOW)
+        return FileContents(stream, self.shown, self.compression, scope, most)
 
     async def begin_at(self, parser: Any, offset: int) -> None:
         """Prepare a parser for data from an offset."""

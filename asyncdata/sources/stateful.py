@@ -6,7 +6,7 @@ import json
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from inspect import iscoroutinefunction
+from inspect import iscoroutinefunction, signature
 from itertools import chain
 from operator import index
 from typing import Any, Protocol, Self, TypeVar, cast, final, runtime_checkable
@@ -17,7 +17,7 @@ from asyncdata.runtime.source_state import RestorableItem, SourceSnapshot
 from asyncdata.runtime.tickets import Position, Tickets
 from asyncdata.sources.hugging_face_streams import begin_again, forgets_its_buffer
 
-__all__ = ("SnapshotTickets", "Stateful", "StreamPlace", "begun")
+__all__ = ("SnapshotTickets", "Stateful", "StreamPlace", "begun", "takes_others")
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -29,8 +29,9 @@ class Stateful(Protocol):
 
     Given to `from_iterable` or `from_async_iterable`, or returned by the function of `from_generator`, it continues at
     its own offset when a pipeline resumes, and is not run again from its beginning. Both methods are plain methods, for
-    an async iterable too. They are called in the iterator's thread or loop, between two elements: `state_dict` now and
-    then, `load_state_dict` before the first element is requested. torchdata has the same protocol under this name.
+    an async iterable too, and need no other arguments. They are called in the iterator's thread or loop, between two
+    elements: `state_dict` now and then, `load_state_dict` before the first element is requested. torchdata has the same
+    protocol under this name.
 
     >>> import asyncdata as ad
     >>> class Lines:
@@ -98,11 +99,29 @@ def snapshots(label: str, stateful: Stateful) -> Iterator[str | ResumeError]:
 
 def stateful_of(label: str, value: object) -> Stateful | None:
     """Return `value` if it has states; raise if its methods are coroutine functions."""
-    if not isinstance(value, Stateful) or forgets_its_buffer(value):
+    if not isinstance(value, Stateful) or takes_others(value) or forgets_its_buffer(value):
         return None
     if iscoroutinefunction(value.state_dict) or iscoroutinefunction(value.load_state_dict):
         raise PlanError(f"{label}: state_dict and load_state_dict must be plain methods, not coroutine functions")
     return value
+
+
+def takes_others(value: Stateful | type[Stateful]) -> bool:
+    """Return whether the methods cannot be called as those of `Stateful`: they are of another protocol, such as that of
+    the streams of Mosaic and LitData, whose `state_dict` must be told how many samples were read."""
+    own = (None,) if isinstance(value, type) else ()
+    return not (can_be_called(value.state_dict, *own) and can_be_called(value.load_state_dict, *own, None))
+
+
+def can_be_called(method: Callable[..., object], *args: object) -> bool:
+    """Return whether a method takes these arguments, as far as that can be known."""
+    try:
+        signature(method).bind(*args)
+    except TypeError:
+        return False
+    except ValueError:  # one in C
+        return True
+    return True
 
 
 def restore(label: str, stateful: Stateful, state: str) -> None:

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from asyncdata.formats.record_limits import MAX_RECORD_BYTES
 from asyncdata.formats.sample_decoders import Decoder, Decoders
 from asyncdata.formats.tar import BLOCK
-from asyncdata.formats.webdataset import SampleParser
+from asyncdata.formats.webdataset import SampleParser, apart
 from asyncdata.graph.node import PHYSICAL
 from asyncdata.sources.indexed_files import Begins, IndexedFiles
 from asyncdata.sources.numbered_files import NumberedFile
@@ -55,6 +55,8 @@ class SampleFiles(IndexedFiles):
         if not (found := parser.parse(1)):
             parser.finish()
             found = parser.parse(1)
+        if ends and not parser.lost:  # nothing is wrong with it but the samples before it
+            return apart(name, parser.key, f"byte {begin}")
         return found[0]
 
 

@@ -23,6 +23,7 @@ from asyncdata.storage.objects import ObjectStore as ObjectStore
 from asyncdata.storage.options import StorageOptions as StorageOptions
 from asyncdata.storage.registry import is_local as is_local
 from asyncdata.storage.registry import is_local_or_cached as is_local_or_cached
+from asyncdata.storage.registry import is_web as is_web
 from asyncdata.storage.registry import local_path as local_path
 from asyncdata.storage.registry import opened as opened
 from asyncdata.storage.registry import read_file as read_file
@@ -30,6 +31,8 @@ from asyncdata.storage.registry import read_head as read_head
 from asyncdata.storage.registry import size_of as size_of
 from asyncdata.storage.registry import store_for as store_for
 from asyncdata.storage.registry import without_query as without_query
+from asyncdata.storage.regular_file import open_regular as open_regular
+from asyncdata.storage.regular_file import read_regular as read_regular
 
 __all__ = (
     "BLOCK_BYTES",
@@ -51,10 +54,13 @@ __all__ = (
     "cache_folder",
     "is_local",
     "is_local_or_cached",
+    "is_web",
     "local_path",
+    "open_regular",
     "opened",
     "read_file",
     "read_head",
+    "read_regular",
     "size_of",
     "store_for",
     "sync_folder",

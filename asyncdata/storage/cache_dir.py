@@ -7,6 +7,7 @@ import json
 import logging
 import os
 import re
+import stat
 import struct
 import time
 from collections.abc import Generator, Iterator
@@ -20,8 +21,11 @@ from asyncdata.errors import PlanError
 from asyncdata.runtime import forks
 from asyncdata.runtime.checksum import has_checksum, with_checksum
 from asyncdata.runtime.crc32c import crc32c
+from asyncdata.runtime.json_text import parse_json
+from asyncdata.storage.atomic_write import write_atomically
 from asyncdata.storage.base import Buffer, Entry
 from asyncdata.storage.locks import module
+from asyncdata.storage.regular_file import open_regular, read_regular
 
 __all__ = ("CacheDir", "CacheWriter", "CachedFile")
 
@@ -47,7 +51,8 @@ PIECE: Final = 4 << 20
 ACCOUNT: Final = struct.Struct("<8sQ")
 MAGIC: Final = b"ad-cache"
 
-OPENING: Final = os.O_CLOEXEC if hasattr(os, "O_CLOEXEC") else 0
+OPENING: Final = sum(getattr(os, name, 0) for name in ("O_CLOEXEC", "O_NOFOLLOW", "O_NONBLOCK"))
+"""Links are not followed, and a pipe does not block: others may write to a folder that is shared."""
 
 REPORTED: Final[set[str]] = set()
 """The folders of which this process has said that they have no space."""
@@ -103,14 +108,14 @@ class CacheDir:
         """Return an object that is cached, which no process evicts while it is open."""
         try:
             found = CachedFile(os.open(self.place(key, "data"), os.O_RDONLY | OPENING))
-        except FileNotFoundError:
+        except OSError:  # there is none, or it may not be read, or it is a link
             return None
         try:
             self.flock.flock(found.descriptor, self.flock.LOCK_SH | self.flock.LOCK_NB)
         except BlockingIOError:
             return None
         status = os.fstat(found.descriptor)
-        if not status.st_nlink:
+        if not status.st_nlink or not stat.S_ISREG(status.st_mode):
             return None
         with suppress(OSError):  # another user's
             os.utime(found.descriptor, ns=(time.time_ns(), status.st_mtime_ns))
@@ -120,17 +125,20 @@ class CacheDir:
     def metadata(self, key: str, found: CachedFile) -> dict[str, Any] | None:
         """Return the metadata of an object that was found; `None` if they belong to another version, or are damaged."""
         try:
-            metadata: dict[str, Any] = json.loads(Path(self.place(key, "json")).read_bytes())
-        except (FileNotFoundError, ValueError):
+            metadata: dict[str, Any] = parse_json(read_regular(self.place(key, "json")))
+        except (OSError, ValueError):
             return None
         intact = type(metadata) is dict and has_checksum(metadata)
         return metadata if intact and (metadata["size"], metadata["changed"]) == (found.size, found.changed) else None
 
     def remove(self, key: str) -> None:
-        """Remove an object that is damaged or outdated; readers that have it open can continue."""
+        """Remove an object that is damaged or outdated; readers that have it open can continue.
+
+        `OSError` if it is another user's.
+        """
         with self.account() as account:
             with suppress(FileNotFoundError):
-                size = os.stat(self.place(key, "data")).st_size
+                size = os.lstat(self.place(key, "data")).st_size
                 os.unlink(self.place(key, "data"))
                 account.used -= disk_bytes(size)
             Path(self.place(key, "json")).unlink(missing_ok=True)
@@ -142,12 +150,12 @@ class CacheDir:
         """Hold the folder's lock, and yield how many bytes are used."""
         self.folder.mkdir(parents=True, exist_ok=True)
         with GUARD:
-            descriptor = os.open(self.folder / "account", os.O_RDWR | os.O_CREAT | OPENING, 0o666)
+            descriptor = open_regular(self.folder / "account", os.O_RDWR | os.O_CREAT)
             try:
                 self.flock.flock(descriptor, self.flock.LOCK_EX)
                 account = Account(descriptor)
                 if account.used < 0:
-                    (self.folder / "CACHEDIR.TAG").write_bytes(TAG)
+                    write_atomically(self.folder / "CACHEDIR.TAG", TAG, durable=False)
                     account.used = self.evict(None)
                 try:
                     yield account
@@ -397,7 +405,8 @@ class CacheWriter:
         with self.cache.account() as account:
             with suppress(FileNotFoundError):
                 account.used -= disk_bytes(os.stat(self.cache.place(self.key, "data")).st_size)
-            Path(self.cache.place(self.key, "json")).write_text(json.dumps(with_checksum(metadata)))
+            content = json.dumps(with_checksum(metadata)).encode()
+            write_atomically(self.cache.place(self.key, "json"), content, durable=False)
             self.cache.flock.flock(self.descriptor, self.cache.flock.LOCK_SH)  # readers may open it once it is renamed
             os.replace(self.cache.place(self.key, "partial"), self.cache.place(self.key, "data"))
         self.published = True

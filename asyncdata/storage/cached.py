@@ -104,7 +104,10 @@ class CachedStore:
                 return RandomFile(cached.file.take())
             writer = await run_in_group(partial(self.download, path))
             if writer is not None and writer.busy:
-                await asyncio.to_thread(self.cache.wait, key)
+                try:
+                    await asyncio.to_thread(self.cache.wait, key)
+                except PermissionError:  # another user writes it, and nobody else may read it
+                    return RemoteFile(self.store, path, writer.entry)
             elif writer is not None and not writer.published:
                 return RemoteFile(self.store, path, writer.entry)
 
@@ -133,10 +136,17 @@ class CachedStore:
             return CachedObject(found, entry)
         entry = await self.store.now(path)
         if not await in_thread(partial(self.is_valid, key, found, entry)):
-            await in_thread(partial(self.cache.remove, key))
+            await in_thread(partial(self.discard, key, entry))
             return None
         self.mark_verified(key, found.number, entry)
         return CachedObject(found, entry)
+
+    def discard(self, key: str, entry: Entry) -> None:
+        """Remove an object that is outdated; if it is another user's it stays, and the store's is not cached."""
+        try:
+            self.cache.remove(key)
+        except OSError as error:
+            self.cache.report(entry.path, error)
 
     def mark_verified(self, key: str, number: int, entry: Entry) -> None:
         """Note that a file is complete and has the store's version."""

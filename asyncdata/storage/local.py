@@ -31,6 +31,11 @@ READ_AHEAD_BLOCKS: Final = 4
 SPECIAL: Final = re.compile(r"\[([!^]?)([^/][^]/]*)]|\\([][*?\\])")
 """A character class, in which a backslash stands for itself; or a special character that a backslash escapes."""
 
+ANY_DEPTH: Final = re.compile(
+    r"(?:(?:^|(?<=[/\\]))\*\*(?:[/\\]|$))+" if os.sep == "\\" else r"(?:(?:^|(?<=/))\*\*(?:/+|$))+"
+)
+"""Parts of a pattern that match folders of any depth."""
+
 NOWAIT: Final[int] = getattr(os, "RWF_NOWAIT", 0)
 """The flag to read from the page cache only; 0 where the system has none."""
 
@@ -57,9 +62,9 @@ class LocalStore:
         """Yield the files and folders that match, sorted; `**` descends into folders, and `*` matches no hidden files.
 
         A backslash escapes a special character, except where backslashes separate folders. `[^a]` is `[!a]`, any
-        character but `a`.
+        character but `a`. `**` follows links, except to a folder that it is in.
         """
-        found = sorted(filter(is_path, glob.glob(SPECIAL.sub(glob_syntax, pattern), recursive=True)))
+        found = sorted(filter(is_path, matches(SPECIAL.sub(glob_syntax, pattern))))
         return map(Entry, [path for path in found if path > after] if after else found)
 
     def open(self, path: str) -> RandomFile:
@@ -141,6 +146,40 @@ def read_part(path: str, start: int, length: int | None) -> bytes:
     with io.FileIO(path) as file:
         file.seek(start)
         return file.read() if length is None else file.read(length)
+
+
+def matches(pattern: str) -> Iterator[str]:
+    """Yield what `glob` gives, without what it would find again through links to folders above."""
+    parts = ANY_DEPTH.split(pattern, 1)
+    if len(parts) == 1:
+        yield from glob.iglob(pattern)
+        return
+    before, below = parts
+    for top in glob.iglob(before) if before else ("",):
+        for folder in folders_in(top, frozenset()):
+            if below:
+                yield from matches(os.path.join(glob.escape(folder), below))
+                continue
+            if folder and (folder == top or pattern.endswith(os.sep)):
+                yield os.path.join(folder, "")
+            if not pattern.endswith(os.sep):
+                yield from glob.iglob(os.path.join(glob.escape(folder), "*"))
+
+
+def folders_in(folder: str, above: frozenset[tuple[int, int]]) -> Iterator[str]:
+    """Yield a folder and those in it, at any depth, but no hidden ones, and none that is `above` itself."""
+    try:
+        status = os.stat(folder or os.curdir)
+        here = above | {(status.st_dev, status.st_ino)}
+        if len(here) == len(above):
+            return
+        with os.scandir(folder or os.curdir) as entries:
+            inner = [entry.name for entry in entries if not entry.name.startswith(".") and entry.is_dir()]
+    except OSError:  # it is no folder, or cannot be read
+        return
+    yield folder
+    for name in inner:
+        yield from folders_in(os.path.join(folder, name), here)
 
 
 def is_path(found: str) -> bool:

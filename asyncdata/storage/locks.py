@@ -10,6 +10,7 @@ from typing import Any, Self, final
 
 from asyncdata.errors import ClosedError, PlanError
 from asyncdata.runtime import forks
+from asyncdata.storage.regular_file import open_regular
 
 __all__ = ("FileLock",)
 
@@ -29,7 +30,7 @@ class FileLock:
             raise PlanError("storing elements in files needs a system that can lock files; this one cannot")
         self.inherited, self.descriptor = False, -1
         forks.register(self)  # before the descriptor is opened, through which a child would hold the lock
-        self.descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0))
+        self.descriptor = open_regular(self.path, os.O_RDWR | os.O_CREAT)
 
     @classmethod
     def take(cls, path: Path) -> Self | None:

@@ -8,7 +8,8 @@ import errno
 import os
 import threading
 import time
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, Final
 from urllib.parse import quote
@@ -16,11 +17,13 @@ from urllib.parse import quote
 from asyncdata.errors import DataLossError, PlanError
 from asyncdata.runtime.optional_packages import require
 from asyncdata.storage.base import BLOCK_BYTES, Entry, Runner, Stream
+from asyncdata.storage.folder_listing import Item, objects_by_folder
 from asyncdata.storage.limit import Limit
 from asyncdata.storage.options import StorageOptions
 from asyncdata.storage.patterns import Pattern
 from asyncdata.storage.read_ahead import LARGEST_PART, Part, ReadAhead
 from asyncdata.storage.retries import (
+    KeyUnreadableError,
     NoRangesError,
     NotSatisfiableError,
     RefusedError,
@@ -30,6 +33,7 @@ from asyncdata.storage.retries import (
     explained,
     without_secrets,
 )
+from asyncdata.storage.store_options import check_names, unknown_name
 from asyncdata.storage.without_ranges import RangesOrDownload
 
 __all__ = ("ObjectStore", "Writable", "check_not_forked", "endpoint_of")
@@ -47,6 +51,9 @@ EXIT: Final = 0.02
 interpreter's lock later aborts the process."""
 
 PAGE: Final = 1000
+
+HEADS: Final = 16
+"""How many empty objects of a page are asked for at once."""
 
 UPLOAD_PART: Final = 8 << 20
 """Bytes of a part of an upload."""
@@ -114,6 +121,7 @@ class ObjectStore:
         """A string that identifies the store."""
         self.limit = limit
         values = dict(options.values)
+        check_names(root, values)
         self.retries = Retries.of(values.pop("retry_config", None))
         self.obstore = require("obstore", f"{root}", INSTALL)
         self.store = opened(root, values)
@@ -135,34 +143,86 @@ class ObjectStore:
             raise PlanError(f"{self.root}: a web server cannot be listed; give the URLs themselves")
         matcher = Pattern(pattern)
         if matcher.plain:
-            return self.one(pattern) if pattern > after else iter(())
-        return (entry for path, entry in self.below(matcher.prefix, after) if matcher.matches(path))
+            return (entry for _, entry in self.one(pattern)) if pattern > after else iter(())
+        return self.matching(pattern, matcher, after)
 
-    def one(self, path: str) -> Iterator[Entry]:
+    def matching(self, pattern: str, matcher: Pattern, after: str) -> Iterator[Entry]:
+        """Yield the objects that match a pattern with wildcards.
+
+        A page of a listing cannot be had if one of its keys cannot be parsed. Then the folders that the pattern names
+        are listed one by one, so that such a key elsewhere does no harm.
+        """
+        try:
+            for page in self.below(matcher.prefix, after):
+                after = page[-1][0]
+                yield from self.files([item for item in page if matcher.matches(item[0])])
+        except KeyUnreadableError:
+            for page in objects_by_folder(self, pattern):
+                yield from self.files([item for item in page if item[0] > after and matcher.matches(item[0])])
+
+    def files(self, found: Sequence[Item]) -> Iterator[Entry]:
+        """Yield the entries of objects, without markers of folders.
+
+        The key of a marker ends with a slash, which obstore drops: no object has the path that is left.
+        """
+        empty = [path for path, entry in found if not entry.size]
+        missing = set[str]()
+        if empty:
+            with ThreadPoolExecutor(min(HEADS, len(empty))) as threads:
+                found_ones = threads.map(self.exists, empty)
+                missing.update(path for path, there in zip(empty, found_ones, strict=True) if not there)
+        return (entry for path, entry in found if path not in missing)
+
+    def exists(self, path: str) -> bool:
+        """Return whether there is an object of this path; `True` if it may not be asked for."""
+        try:
+            self.head(path)
+        except FileNotFoundError:
+            return False
+        except PermissionError:
+            return True
+        return True
+
+    def one(self, path: str) -> Iterator[Item]:
         """Yield an object if it is there."""
         try:
-            yield self.head(path)
+            yield path, self.head(path)
         except FileNotFoundError:
             return
 
-    def below(self, prefix: str, after: str) -> Iterator[tuple[str, Entry]]:
-        """Yield all objects whose paths begin with a prefix; a page that fails is requested again."""
+    def below(self, prefix: str, after: str) -> Iterator[list[Item]]:
+        """Yield all objects whose paths begin with a prefix, by page; a page that fails is requested again."""
         folder = prefix.rpartition("/")[0]
-        last, tries = after, Tries(self.retries)
+        last, tries = max(after, before(prefix)), Tries(self.retries)
         while True:
             check_not_forked()
             try:
                 pages = self.obstore.list(self.store, folder or None, offset=last or None, chunk_size=PAGE)
                 for page in pages:
-                    for meta in page:
-                        last = meta["path"]
-                        if last.startswith(prefix):
-                            yield last, self.entry(last, meta)
+                    if found := [self.item(meta) for meta in page if meta["path"].startswith(prefix)]:
+                        yield found
+                    last = page[-1]["path"] if page else last
                     tries = Tries(self.retries)
             except Exception as error:  # noqa: BLE001  obstore's errors have no other common base
                 time.sleep(tries.pause(explained(error, self.url(prefix))))
             else:
                 return
+
+    def level(self, folder: str) -> tuple[list[Item], list[str]]:
+        """Return the objects directly in a folder, and the paths of the folders in it."""
+        tries = Tries(self.retries)
+        while True:
+            check_not_forked()
+            try:
+                found = self.obstore.list_with_delimiter(self.store, folder or None)
+            except Exception as error:  # noqa: BLE001
+                time.sleep(tries.pause(explained(error, self.url(folder))))
+            else:
+                return [self.item(meta) for meta in found["objects"]], list(found["common_prefixes"])
+
+    def item(self, meta: Any) -> Item:
+        """Return the path and the entry of an object that obstore describes."""
+        return meta["path"], self.entry(meta["path"], meta)
 
     def head(self, path: str) -> Entry:
         """Return an object's size and version."""
@@ -309,6 +369,8 @@ def opened(root: str, values: dict[str, Any], retries: Mapping[str, Any] | None 
     try:
         return make(root, client_options=client, retry_config=retries or {"max_retries": 0}, **values)
     except Exception as error:  # noqa: BLE001
+        if (wrong := unknown_name(root, error)) is not None:
+            raise wrong from None
         words = without_secrets(str(error).partition("\n")[0])
         raise PlanError(f"{without_secrets(root)}: {words}") from None
 
@@ -319,6 +381,7 @@ class Writable:
     def __init__(self, root: str, options: StorageOptions | None) -> None:
         self.obstore = require("obstore", root, INSTALL)
         values = {} if options is None else dict(options.values)
+        check_names(root, values)
         retries = values.pop("retry_config", None)
         self.store = opened(root, values, {"max_retries": 10} if retries is None else dict(retries))
 
@@ -337,6 +400,12 @@ def endpoint_around(root: str) -> str:
     if not root.startswith("s3://"):
         return ""
     return os.environ.get("AWS_ENDPOINT_URL") or os.environ.get("AWS_ENDPOINT") or ""
+
+
+def before(prefix: str) -> str:
+    """Return a path after which all that begins with a prefix comes; empty if there is none that obstore can parse."""
+    path = prefix[:-1].rstrip("/")
+    return "" if any(part in {"", ".", ".."} or not part.isprintable() for part in path.split("/")) else path
 
 
 def version_of(meta: Any) -> str:

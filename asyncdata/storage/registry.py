@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 __all__ = (
     "is_local",
     "is_local_or_cached",
+    "is_web",
     "local_path",
     "opened",
     "read_file",
@@ -48,6 +49,8 @@ SLASH: Final = re.compile("%2f", re.IGNORECASE)
 
 OBJECTS: Final = frozenset({"s3", "s3a", "gs", "az", "azure", "abfs", "abfss", "adl", "http", "https"})
 """The schemes that obstore reads."""
+
+WEB: Final = frozenset({"http", "https"})
 
 STORES: Final[dict[tuple[str, bytes], ObjectStore]] = {}
 """The open stores by root and options, so that connections are reused."""
@@ -166,6 +169,12 @@ def is_local(url: str | os.PathLike[str]) -> bool:
     return found is None or found[1].lower() == "file"
 
 
+def is_web(url: str) -> bool:
+    """Return whether a URL is the address of a file on a web server."""
+    found = SCHEME.match(url)
+    return found is not None and found[1].lower() in WEB
+
+
 def local_path(url: str | os.PathLike[str]) -> str:
     """Return the path of a local file, which can be written to."""
     if not isinstance(url, (str, os.PathLike)):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -198,7 +207,7 @@ def without_query(url: str) -> str:
     found = SCHEME.match(url)
     if found is None:
         return url
-    if found[1].lower() in {"http", "https"}:
+    if found[1].lower() in WEB:
         return without_secrets(url.partition("?")[0])
     return without_password(url)
 

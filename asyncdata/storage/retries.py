@@ -13,6 +13,7 @@ from asyncdata.errors import AsyncDataError, DataLossError
 from asyncdata.runtime.retry_count import count_retry
 
 __all__ = (
+    "KeyUnreadableError",
     "NoRangesError",
     "NotSatisfiableError",
     "RefusedError",
@@ -73,6 +74,10 @@ class NoRangesError(OSError):
 
 class NotSatisfiableError(OSError):
     """The requested range is beyond the end."""
+
+
+class KeyUnreadableError(OSError):
+    """A listing has a key that obstore cannot parse."""
 
 
 class Retries:
@@ -144,7 +149,8 @@ def explained(error: Exception, url: str) -> Exception:
         return NoRangesError(errno.ENOTSUP, "the server does not support range requests", url)
     if status == 416:
         return NotSatisfiableError(errno.EINVAL, words, url)
-    return unanswered(text, words, url, status) if kind in GENERIC else OSError(errno.EIO, words, url)
+    other = KeyUnreadableError if kind == "InvalidPathError" else OSError
+    return unanswered(text, words, url, status) if kind in GENERIC else other(errno.EIO, words, url)
 
 
 def unanswered(text: str, words: str, url: str, status: int) -> Exception:

@@ -5,8 +5,11 @@ from __future__ import annotations
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias, final
 
 from asyncdata.errors import PlanError
+from asyncdata.web.body_memory import bytes_of_items
 from asyncdata.web.channel import Channel
+from asyncdata.web.decoding import format_of
 from asyncdata.web.durable import DurableChannel
+from asyncdata.web.idempotency import check_same_body, digest_of_body
 
 __all__ = ("AnyChannel", "ChannelWriter", "DiskWriter", "MemoryWriter", "Payload", "writer_of")
 
@@ -20,9 +23,10 @@ class Payload(NamedTuple):
 
     content_type: str
     body: bytes
-    """The bytes as they came; empty if `ChannelWriter.keeps_bodies` is false."""
-    nbytes: int
+    """The bytes as they came."""
     items: list[Any]
+    decoded: bool = False
+    """Whether the user's function made the items."""
     key: str | None = None
     version: int | None = None
 
@@ -30,32 +34,33 @@ class Payload(NamedTuple):
 class ChannelWriter(Protocol):
     """Accepts all items of a request, or none."""
 
-    @property
-    def keeps_bodies(self) -> bool:
-        """Whether it needs the bytes of a body as well as its items."""
-        ...
-
     async def put(self, payload: Payload) -> bool:
-        """Accept it: `False` if its key was accepted before. Raises `ChannelFull`, `ClosedError` or `PlanError`."""
+        """Accept it: `False` if its key was accepted before, with the same body.
+
+        Raises `ChannelFull`, `ClosedError` or `PlanError`; `KeyReusedError` if the key came with another body.
+        """
         ...
 
 
 @final
 class MemoryWriter:
-    """Sends items to a `Channel`."""
-
-    keeps_bodies = False
+    """Sends items to a `Channel`, which counts the memory that they take."""
 
     def __init__(self, channel: Channel) -> None:
         self.channel = channel
-        self.known: dict[str, None] = {}
+        self.known: dict[str, bytes] = {}
+        """The digests of bodies, by their keys."""
 
     async def put(self, payload: Payload) -> bool:
-        if payload.key in self.known:
+        form, key = format_of(payload.content_type), payload.key
+        digest = b"" if key is None else digest_of_body(form, payload.body)
+        if key in self.known:
+            check_same_body(self.known[key], digest)
             return False
-        self.channel.send_nowait(payload.items, version=payload.version, nbytes=payload.nbytes)
-        if payload.key is not None:
-            self.known[payload.key] = None
+        size = bytes_of_items(form, payload.body, payload.items, payload.decoded)
+        self.channel.send_nowait(payload.items, version=payload.version, nbytes=size)
+        if key is not None:
+            self.known[key] = digest
             if len(self.known) > KNOWN_KEYS:
                 del self.known[next(iter(self.known))]
         return True
@@ -64,8 +69,6 @@ class MemoryWriter:
 @final
 class DiskWriter:
     """Sends bodies to a `DurableChannel`, and returns when they are on the disk."""
-
-    keeps_bodies = True
 
     def __init__(self, channel: DurableChannel) -> None:
         self.channel = channel

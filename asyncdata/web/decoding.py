@@ -9,7 +9,7 @@ from typing import Any, Final, TypeAlias, cast
 
 from asyncdata.runtime.optional_packages import require
 
-__all__ = ("BodyDecoder", "BodyError", "Decode", "format_of")
+__all__ = ("BodyDecoder", "BodyError", "Decode", "UndecodableError", "format_of")
 
 Decode: TypeAlias = Callable[[bytes], Any]
 """Makes an item from bytes: from a line of NDJSON, otherwise from the complete body."""
@@ -24,6 +24,9 @@ FORMATS: Final = {
     "application/octet-stream": "bytes",
 }
 
+LINE: Final = re.compile(rb"\S[^\n]*")
+"""A line that is not blank, from its first character on."""
+
 BYTE: Final = re.compile(r" ?\(byte (\d+)\)")
 
 
@@ -34,6 +37,15 @@ class BodyError(ValueError):
         super().__init__(message)
         self.status = status
         self.line = line
+
+
+class UndecodableError(BodyError):
+    """A body that the user's function did not decode. The text of its error is for the server's log."""
+
+    def __init__(self, error: Exception, line: int | None) -> None:
+        place = "" if line is None else f"line {line}: "
+        super().__init__(400, f"{place}{type(error).__name__}: {error}", line)
+        self.reply = f"{place}the server's decode= cannot decode it"
 
 
 def format_of(content_type: str) -> str:
@@ -89,6 +101,8 @@ class BodyDecoder:
             if len(body) > self.max_item_bytes:
                 raise self.too_long(1)
             return [body if self.decode is None else self.made(body, None)]
+        if len(body) > self.max_item_bytes:
+            self.check_elements(body)
         found = self.parsed(body)
         return cast("list[Any]", found) if isinstance(found, list) else [found]
 
@@ -104,31 +118,31 @@ class BodyDecoder:
                 self.items += found
                 self.lines += count
                 return
-        for line in data.split(b"\n"):
-            self.lines += 1
-            if line := line.strip():
-                self.items.append(self.one_line(line))
-        self.lines -= 1  # what follows the last newline is no line yet
+        before, counted = self.lines, 0
+        for line in LINE.finditer(data):
+            self.lines += data.count(b"\n", counted, line.start())
+            counted = line.start()
+            self.items.append(self.one_line(line[0].rstrip(), self.lines + 1))
+        self.lines = before + count
 
-    def one_line(self, line: bytes) -> Any:
+    def one_line(self, line: bytes, number: int) -> Any:
         if len(line) > self.max_item_bytes:
-            raise self.too_long(self.lines)
+            raise self.too_long(number)
         if self.decode is not None:
-            return self.made(line, self.lines)
+            return self.made(line, number)
         try:
             return json_decoder().decode(line)
         except (ValueError, RecursionError) as error:
             column = BYTE.search(str(error))
             where = f" at byte {column[1]} of the line" if column else ""
-            raise BodyError(400, f"line {self.lines}: {BYTE.sub('', str(error))}{where}", self.lines) from None
+            raise BodyError(400, f"line {number}: {BYTE.sub('', str(error))}{where}", number) from None
 
     def made(self, data: bytes, line: int | None) -> Any:
         """Return what the user's function makes from some bytes."""
         try:
             return None if self.decode is None else self.decode(data)
         except Exception as error:
-            place = "" if line is None else f"line {line}: "
-            raise BodyError(400, f"{place}{type(error).__name__}: {error}", line) from error
+            raise UndecodableError(error, line) from error
 
     def parsed(self, body: bytes) -> Any:
         """Return the value of a body of JSON or MessagePack."""
@@ -140,10 +154,21 @@ class BodyDecoder:
             line = body.count(b"\n", 0, int(column[1])) + 1 if column and self.form == "json" else None
             raise BodyError(400, str(error), line) from None
 
+    def check_elements(self, body: bytes) -> None:
+        """Raise if an element of an array of JSON or MessagePack is too long, or the body is no array."""
+        try:
+            elements: list[Any] = element_decoder(self.form).decode(body)
+        except (ValueError, RecursionError) as error:
+            if isinstance(error, require("msgspec", "JSON of a channel", "'asyncdata[web]'").ValidationError):
+                raise self.too_long(1) from None
+            return  # what is malformed is found where it is parsed
+        if any(len(memoryview(element)) > self.max_item_bytes for element in elements):
+            raise self.too_long(1)
+
     def too_long(self, number: int) -> BodyError:
         """Return the error for an item that is too long, in the line of this number if there are lines."""
         line = number if self.form == "ndjson" else None
-        where = "the item" if line is None else f"line {line}"
+        where = "an item" if line is None else f"line {line}"
         return BodyError(413, f"{where} has more than {self.max_item_bytes} bytes", line)
 
 
@@ -155,3 +180,10 @@ def json_decoder() -> Any:
 @cache
 def msgpack_decoder() -> Any:
     return require("msgspec.msgpack", "MessagePack of a channel", "'asyncdata[web]'").Decoder()
+
+
+@cache
+def element_decoder(form: str) -> Any:
+    """Return what finds the elements of an array and does not parse them."""
+    raw = require("msgspec", "JSON of a channel", "'asyncdata[web]'").Raw
+    return require(f"msgspec.{form}", "JSON of a channel", "'asyncdata[web]'").Decoder(list[raw])

@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Final, final
 
 from asyncdata.errors import ChannelFull, ClosedError, PlanError
@@ -18,11 +19,12 @@ from asyncdata.graph.node import check_count
 from asyncdata.runtime import forks
 from asyncdata.runtime.closing import Closable
 from asyncdata.runtime.queue import ThreadSignal
-from asyncdata.storage.locks import FileLock
+from asyncdata.storage import FileLock, open_regular
 from asyncdata.web.channel import check_version
 from asyncdata.web.decoding import BodyError, format_of
 from asyncdata.web.folder import ChannelFolder, offsets_in
-from asyncdata.web.record import Kind, Record, digest_of, framed, keys_record
+from asyncdata.web.idempotency import check_same_body, digest_of_body, digest_of_key
+from asyncdata.web.record import Kind, Record, framed, keys_record
 from asyncdata.web.recovery import Recovered, recover
 
 __all__ = ("DurableChannel", "trim")
@@ -35,7 +37,7 @@ WAITING_BYTES: Final = 64 << 20
 
 KNOWN_KEYS: Final = 1 << 16
 KEY_SHARE: Final = 256
-"""One key is remembered for so many bytes of the channel, so that keys take no more than a sixteenth of it."""
+"""One key is remembered for so many bytes of the channel, so that keys take no more than a tenth of it."""
 
 FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
@@ -53,7 +55,9 @@ class Pending:
     """A record that is not on the disk yet, and the calls that wait for that; the first of these sent it."""
 
     frame: bytes
-    digest: bytes | None
+    digest: bytes | None = None
+    """Of the key, if there is one."""
+    body_digest: bytes = b""
     waiters: list[Waiter] = field(default_factory=list[Waiter])
 
 
@@ -150,8 +154,9 @@ class DurableChannel(Closable):
 
         A body whose `key` was stored before is not stored again, so a client that got no answer can repeat it. The
         channel remembers the last 65,536 keys, or `max_bytes / 256` if that is less. `content_type` says how items are
-        read from `body`, as for `ingest_app`. `ChannelFull` if there is no space, `ClosedError` if it is closed. The
-        body of a call that is cancelled may be stored nevertheless.
+        read from `body`, as for `ingest_app`. `ChannelFull` if there is no space, `ClosedError` if it is closed,
+        `PlanError` if the key was stored with another body. The body of a call that is cancelled may be stored
+        nevertheless.
         """
         if not isinstance(body, (bytes, bytearray, memoryview)):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise PlanError(
@@ -164,11 +169,13 @@ class DurableChannel(Closable):
         except (BodyError, AttributeError) as error:
             raise PlanError(f"send(content_type=): {error}") from None
         key_bytes = encoded_key(key)
-        digest = None if key is None else digest_of(key)
         record = Record(Kind.DATA, form, time.time(), version, key_bytes, bytes(body))
         loop = asyncio.get_running_loop()
         future: asyncio.Future[bool] = loop.create_future()
-        if not self._enqueue(Pending(framed(record), digest, [(loop, future)])):
+        new = Pending(framed(record), waiters=[(loop, future)])
+        if key is not None:
+            new.digest, new.body_digest = digest_of_key(key), digest_of_body(form, record.body)
+        if not self._enqueue(new):
             return False
         self._signal.notify()
         return await future
@@ -177,9 +184,11 @@ class DurableChannel(Closable):
         """Queue a record, or wait for the one with the same key; `False` if that is on the disk already."""
         with self._guard:
             self._check()
-            if new.digest is not None and new.digest in self._log.known:
+            if new.digest is not None and (stored := self._log.known.get(new.digest)) is not None:
+                check_same_body(stored, new.body_digest)
                 return False
             if new.digest is not None and (same := self._in_flight.get(new.digest)) is not None:
+                check_same_body(same.body_digest, new.body_digest)
                 same.waiters += new.waiters
                 return True
             self._check_room(len(new.frame))
@@ -234,7 +243,7 @@ class DurableChannel(Closable):
         """Close it for ever: readers end after the items that are there."""
         with self._guard:
             self._check()
-            self._pending.append(Pending(framed(Record(Kind.END, "bytes", time.time(), None, b"", b"")), None))
+            self._pending.append(Pending(framed(Record(Kind.END, "bytes", time.time(), None, b"", b""))))
         self._finish("it was ended")
 
     def _finish(self, why: str) -> None:
@@ -383,6 +392,16 @@ def trim(path: str | os.PathLike[str], state: Mapping[str, Any]) -> int:
     return trimmed(ChannelFolder(path), state)
 
 
+def created(path: Path) -> int:
+    """Return a descriptor of a new segment, or of an empty one that was made when its name could not be stored."""
+    try:
+        return open_regular(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+    except FileExistsError:
+        if path.stat().st_size:
+            raise
+        return open_regular(path, os.O_WRONLY)
+
+
 @final
 class LogWriter:
     """Appends groups of records to the last segment, in one write and one sync each."""
@@ -405,7 +424,7 @@ class LogWriter:
         if self.start < 0 or self.end - self.start >= self.segment_bytes:
             self.begin_segment()
         if self.file < 0:
-            self.file = os.open(self.folder.segment(self.start), os.O_WRONLY | os.O_CLOEXEC)
+            self.file = open_regular(self.folder.segment(self.start), os.O_WRONLY)
         frames = [one.frame for one in group]
         if self.end == self.start:
             frames.insert(0, framed(keys_record(self.known, time.time())))
@@ -421,12 +440,12 @@ class LogWriter:
         self.folder.committed.write(self.end)
         self.folder.wake_all()
         for one in group:
-            self.know(one.digest)
+            self.know(one)
 
-    def know(self, digest: bytes | None) -> None:
+    def know(self, stored: Pending) -> None:
         """Remember a key, and forget the oldest one if there are too many."""
-        if digest is not None:
-            self.known[digest] = None
+        if stored.digest is not None:
+            self.known[stored.digest] = stored.body_digest
             if len(self.known) > self.most_keys:
                 del self.known[next(iter(self.known))]
 
@@ -453,7 +472,7 @@ class LogWriter:
     def begin_segment(self) -> None:
         """Make the next segment, which begins where the log ends."""
         self.close()
-        os.close(os.open(self.folder.segment(self.end), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o666))
+        self.file = created(self.folder.segment(self.end))
         self.folder.sync()
         self.start = self.end
 

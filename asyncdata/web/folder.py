@@ -5,7 +5,9 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import secrets
+import stat
 import struct
 from collections.abc import Iterator
 from contextlib import suppress
@@ -16,13 +18,26 @@ from typing import Any, Final, cast, final
 from asyncdata.errors import DataLossError, PlanError, ResumeError
 from asyncdata.formats.tfrecord import masked_crc
 from asyncdata.runtime import forks
+from asyncdata.runtime.json_text import parse_json
+from asyncdata.storage import is_local, open_regular, read_regular, sync_folder, write_atomically
 from asyncdata.web.record import DamagedFrameError, Frame, frame_of
 
-__all__ = ("ChannelFolder", "LogReader", "OffsetFile", "WakeFile", "offsets_in")
+__all__ = ("ChannelFolder", "LogReader", "OffsetFile", "WakeFile", "local_folder", "offsets_in")
 
 SUFFIX: Final = ".tfrecord"
+SEGMENT: Final = re.compile(r"[0-9]{20}\.tfrecord")
+PIPE: Final = re.compile(r"[0-9]+-[0-9a-f]{8}")
+FORMAT: Final = 1
 READ_BYTES: Final = 1 << 20
 OFFSET: Final = struct.Struct("<QI")
+
+
+def local_folder(path: str | os.PathLike[str]) -> str:
+    """Return the absolute path of a channel; `PlanError` for a URL, which may have secrets in it."""
+    name = os.fsdecode(path)
+    if not is_local(name):
+        raise PlanError(f"a DurableChannel needs a folder of this machine, got a URL of {name.partition(':')[0]}")
+    return os.path.abspath(name)
 
 
 @final
@@ -33,7 +48,7 @@ class ChannelFolder:
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = Path(os.path.abspath(path))
+        self.path = Path(local_folder(path))
         self.committed = OffsetFile(self.path / "committed")
         self.delivered = OffsetFile(self.path / "delivered")
         self.dropped = OffsetFile(self.path / "dropped")
@@ -45,40 +60,45 @@ class ChannelFolder:
             raise PlanError("a DurableChannel needs named pipes, which this system does not have")
         self.path.mkdir(parents=True, exist_ok=True)
         (self.path / "wake").mkdir(exist_ok=True)
+        if (self.path / "wake").is_symlink():
+            raise PlanError(f"{self.path}/wake is a link, and should be a folder of the channel's own: remove it")
         description = self.path / "channel.json"
-        if not description.exists():
+        if not os.path.lexists(description):
             if any(self.path.glob(f"*{SUFFIX}")):
                 raise PlanError(f"{self.path} has {SUFFIX} files and is no channel: give the channel its own folder")
-            new = description.with_suffix(".new")
-            new.write_text(json.dumps({"format": 1, "id": secrets.token_hex(8)}))
-            new.rename(description)
-            self.sync()
+            content = json.dumps({"format": FORMAT, "id": secrets.token_hex(8)})
+            write_atomically(description, content.encode(), durable=True)
+        _ = self.id
 
     def sync(self) -> None:
         """Write the names of the files to the disk."""
-        folder = os.open(self.path, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        sync_folder(self.path)
 
     @property
     def id(self) -> str:
         """The channel's identifier, which stays when its folder is moved."""
         try:
-            description: Any = json.loads((self.path / "channel.json").read_text())
-            return str(description["id"])
+            description: Any = parse_json(read_regular(self.path / "channel.json"))
+            form, name = description.get("format", FORMAT), description["id"]
         except FileNotFoundError:
             raise PlanError(
                 f"from_channel: {self.path} is no channel; first open a DurableChannel there, which creates it"
             ) from None
-        except (ValueError, TypeError, KeyError) as error:
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            if isinstance(error, DataLossError):
+                raise
             raise DataLossError(f"{self.path}/channel.json is damaged: {error!r}") from None
+        if type(name) is not str or not name:
+            raise DataLossError(f"{self.path}/channel.json is damaged: the id should be a text, got {name!r:.80}")
+        if form != FORMAT:
+            raise DataLossError(
+                f"{self.path}/channel.json has format {form!r:.80}, and this asyncdata reads format {FORMAT}: update it"
+            )
+        return name
 
     def segments(self) -> list[int]:
         """Return where each segment begins, the oldest first."""
-        names = [name.removesuffix(SUFFIX) for name in os.listdir(self.path) if name.endswith(SUFFIX)]
-        return sorted(int(name) for name in names if name.isdigit())
+        return sorted(int(name.removesuffix(SUFFIX)) for name in os.listdir(self.path) if SEGMENT.fullmatch(name))
 
     def segment(self, start: int) -> Path:
         """Return the file of a segment."""
@@ -107,14 +127,16 @@ class ChannelFolder:
         """Wake all readers that wait."""
         with os.scandir(self.path / "wake") as found:
             for entry in found:
-                if not entry.name.startswith("."):
+                if PIPE.fullmatch(entry.name):
                     wake(entry.path)
 
 
 def wake(path: str) -> None:
     """Wake one reader; remove the pipe of one that has died."""
     try:
-        pipe = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        if not stat.S_ISFIFO(os.lstat(path).st_mode):
+            return
+        pipe = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW)
     except OSError as error:
         if error.errno == errno.ENXIO:
             with suppress(FileNotFoundError):
@@ -136,7 +158,7 @@ class WakeFile:
         new, self.path = folder.path / "wake" / f".{name}", folder.path / "wake" / name
         os.mkfifo(new)
         try:
-            self.descriptor = os.open(new, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+            self.descriptor = os.open(new, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW)
             new.rename(self.path)  # only now that it is open: a waker removes pipes that no process has open
         except BaseException:
             new.unlink()
@@ -165,7 +187,7 @@ class OffsetFile:
         """Return the offset; `None` if there is none, or it is damaged."""
         for _ in range(3):  # it may be written at this moment
             try:
-                content = self.path.read_bytes()
+                content = read_regular(self.path)
             except FileNotFoundError:
                 return None
             if len(content) == OFFSET.size and masked_crc(content[:8]) == OFFSET.unpack(content)[1]:
@@ -175,7 +197,7 @@ class OffsetFile:
     def write(self, offset: int) -> None:
         """Write another offset, in one call."""
         offset_bytes = offset.to_bytes(8, "little")
-        file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC)
+        file = open_regular(self.path, os.O_WRONLY | os.O_CREAT)
         try:
             os.pwrite(file, OFFSET.pack(offset, masked_crc(offset_bytes)), 0)
         finally:
@@ -222,7 +244,7 @@ class LogReader:
             self.close_segment()
             if start >= 0:
                 with suppress(FileNotFoundError):  # trimmed meanwhile
-                    self.file = os.open(self.folder.segment(start), os.O_RDONLY | os.O_CLOEXEC)
+                    self.file = open_regular(self.folder.segment(start), os.O_RDONLY)
             self.start = start
         return min([end, *(one for one in starts if one > self.offset)])
 

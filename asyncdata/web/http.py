@@ -4,26 +4,32 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import re
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
-from urllib.parse import parse_qs
+from urllib.parse import parse_qsl
 
 from asyncdata.errors import ChannelFull, ClosedError, PlanError
 from asyncdata.web.admission import Authenticate, admit
 from asyncdata.web.channel_writers import ChannelWriter, Payload
-from asyncdata.web.decoding import BodyDecoder, BodyError, Decode, format_of
+from asyncdata.web.decoding import BodyDecoder, BodyError, Decode, UndecodableError, format_of
+from asyncdata.web.idempotency import KeyReusedError
 
 __all__ = (
     "JSON",
+    "KEY_BYTES",
     "Counts",
     "Ingest",
     "Limits",
     "Message",
     "Receive",
     "Send",
+    "checked_key",
     "headers_of",
+    "query_of",
     "refusal",
     "respond",
     "version_of",
@@ -39,7 +45,12 @@ RETRY: Final[Header] = (b"retry-after", b"1")
 JSON: Final[Header] = (b"content-type", b"application/json")
 CLOSE: Final[Header] = (b"connection", b"close")
 
+KEY_BYTES: Final = 1024
+"""The most bytes of an idempotency key."""
+
 VERSION: Final = re.compile(r"-?[0-9]{1,18}")
+
+log = logging.getLogger("asyncdata")
 
 DRAIN_BYTES: Final = 16 << 20
 DRAIN_SECONDS: Final = 1.0
@@ -91,7 +102,7 @@ class Ingest:
         headers = headers_of(scope)
         body = RequestBody(receive)
         try:
-            await admit(self.authenticate, scope.get("client"), headers)
+            await admit(self.authenticate, scope, headers)
             status, reply = 200, await self.take(scope, headers, body)
         except (BodyError, ChannelFull, ClosedError) as error:
             status, reply = refusal(error)
@@ -99,7 +110,7 @@ class Ingest:
         more: list[Header] = [RETRY] if status in (429, 503) else []
         if body.more:
             more.append(CLOSE)
-        if not body.gone:
+        with suppress(OSError) if body.gone else nullcontext():  # applications around this one expect a reply
             await reply_to(send, status, reply, more, body)
 
     async def take(self, scope: Message, headers: Mapping[str, str], body: RequestBody) -> dict[str, Any]:
@@ -107,17 +118,17 @@ class Ingest:
         check_length(headers.get("content-length", "0"), self.limits.body_bytes)
         check_encoding(headers.get("content-encoding", ""))
         content_type, key = headers.get("content-type", ""), key_of(headers)
-        version = version_of(scope.get("query_string", b""))
+        version = version_of(query_of(scope))
         decoder = BodyDecoder(format_of(content_type), self.decode, self.limits.body_bytes, self.limits.item_bytes)
         try:
             data = await self.read(body, decoder)
-            payload = Payload(content_type, data, decoder.size, decoder.finish(), key, version)
+            payload = Payload(content_type, data, decoder.finish(), self.decode is not None, key, version)
             return await self.put(payload)
         finally:
             self.receiving -= decoder.size
 
     async def read(self, body: RequestBody, decoder: BodyDecoder) -> bytes:
-        """Read and decode a body to its end, and return its bytes if the channel needs them."""
+        """Read and decode a body to its end, and return its bytes."""
         parts: list[bytes] = []
         try:
             async with asyncio.timeout(self.limits.body_seconds):
@@ -125,26 +136,31 @@ class Ingest:
                     data = await body.next()
                     self.receiving += len(data)
                     decoder.feed(data)
-                    if self.receiving > self.limits.receiving_bytes:
-                        raise BodyError(503, "too many bodies are being received; send it again later")
-                    if self.writer.keeps_bodies:
-                        parts.append(data)
+                    self.check_receiving()
+                    parts.append(data)
         except TimeoutError:
             raise BodyError(408, f"the body took more than {self.limits.body_seconds:g} s") from None
         return b"".join(parts)
+
+    def check_receiving(self) -> None:
+        """Raise if the bodies that are being received take too much memory together."""
+        if self.receiving > self.limits.receiving_bytes:
+            raise BodyError(503, "too many bodies are being received; send it again later")
 
     async def put(self, payload: Payload) -> dict[str, Any]:
         """Put all items into the channel, and return the reply."""
         accepted = {"accepted": len(payload.items)}
         try:
             taken = not payload.items or await self.writer.put(payload)
+        except KeyReusedError as error:
+            raise BodyError(422, str(error)) from None
         except PlanError as error:  # it would not fit into an empty one
             raise BodyError(413, str(error)) from None
         if not taken:
             self.counts.duplicates += 1
             return {**accepted, "duplicate": True}
         self.counts.items += len(payload.items)
-        self.counts.bytes += payload.nbytes
+        self.counts.bytes += len(payload.body)
         return accepted
 
 
@@ -197,35 +213,63 @@ def key_of(headers: Mapping[str, str]) -> str | None:
     header = headers.get("idempotency-key")
     if header is None:
         return None
-    key = header[1:-1] if len(header) > 1 and header[0] == header[-1] == '"' else header
-    if not key or len(key.encode()) > 1024:
-        raise BodyError(400, f"Idempotency-Key must have 1 to 1024 bytes, got {len(key.encode())}")
+    return checked_key(
+        "Idempotency-Key", header[1:-1] if len(header) > 1 and header[0] == header[-1] == '"' else header
+    )
+
+
+def checked_key(name: str, key: str, most: int = KEY_BYTES) -> str:
+    """Return an idempotency key, which a channel remembers; raise for one that is empty or too long."""
+    size = len(key.encode())
+    if not 0 < size <= most:
+        raise BodyError(400, f"{name} must have 1 to {most} bytes, got {size}")
     return key
 
 
-def version_of(query: bytes) -> int | None:
-    """Return the version in a query."""
+def query_of(scope: Message) -> dict[str, str]:
+    """Return the fields of a query, the last one of each name; raise for what is not UTF-8."""
+    query: bytes = scope.get("query_string", b"")
     if not query:
+        return {}
+    try:
+        return dict(parse_qsl(query.decode(), keep_blank_values=True, errors="strict"))
+    except UnicodeDecodeError:
+        raise BodyError(400, "the query of the URL must be UTF-8, percent-encoded") from None
+
+
+def version_of(query: Mapping[str, str]) -> int | None:
+    """Return the version in a query."""
+    version = query.get("version")
+    if version is None:
         return None
-    versions = parse_qs(query.decode("latin-1"), keep_blank_values=True).get("version")
-    if versions is None:
-        return None
-    if not VERSION.fullmatch(versions[-1]):
-        raise BodyError(400, f"?version= must be an integer of at most 18 digits, got {versions[-1]!r:.80}")
-    return int(versions[-1])
+    if not VERSION.fullmatch(version):
+        raise BodyError(400, f"?version= must be an integer of at most 18 digits, got {version!r:.80}")
+    return int(version)
 
 
 def refusal(error: Exception) -> tuple[int, dict[str, Any]]:
-    """Return the status and the reply for a refused request."""
-    answer: dict[str, Any] = {"error": str(error), "accepted": 0}
+    """Return the status and the reply for a refused request.
+
+    It has nothing of what the server's operator should know and its clients should not: that is logged.
+    """
+    if isinstance(error, UndecodableError):
+        log.warning("a request was refused: %.300r", str(error))
+        return error.status, {"error": error.reply, "accepted": 0, "line": error.line}
     if isinstance(error, BodyError):
-        return error.status, {**answer, "line": error.line}
-    return (429 if isinstance(error, ChannelFull) else 503), answer
+        return error.status, {"error": str(error), "accepted": 0, "line": error.line}
+    if isinstance(error, ChannelFull):
+        return 429, {"error": "the channel is full; send the request again later", "accepted": 0}
+    log.warning("a request was refused: %.300r", str(error))
+    return 503, {"error": "the channel is closed; send the request again later", "accepted": 0}
 
 
 def headers_of(scope: Message) -> dict[str, str]:
-    """Return the headers of a request, by lower-case name."""
-    return {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
+    """Return the headers of a request, by lower-case name; values of the same name are joined by a comma."""
+    found: dict[str, str] = {}
+    for raw_name, raw_value in scope["headers"]:
+        name, value = raw_name.decode("latin-1").lower(), raw_value.decode("latin-1")
+        found[name] = f"{found[name]}{'; ' if name == 'cookie' else ', '}{value}" if name in found else value
+    return found
 
 
 async def reply_to(send: Send, status: int, reply: dict[str, Any], headers: list[Header], body: RequestBody) -> None:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from collections import deque
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass
+from json.encoder import encode_basestring_ascii
+from operator import index
 from typing import Any, Final, Protocol, Self, final
+from zlib import crc32
 
 from asyncdata.errors import DataLossError, ResumeError
 from asyncdata.runtime.optional_packages import require
+from asyncdata.web.content_encoding import ContentDecoder, accepted_encodings
 from asyncdata.web.decoding import Decode, json_decoder
-from asyncdata.web.reconnecting import Reconnecting
+from asyncdata.web.reconnecting import RETRIED_STATUSES, Reconnecting
 from asyncdata.web.server_sent_events import Event, EventParser
 
 __all__ = ("HttpStream",)
@@ -18,8 +23,11 @@ __all__ = ("HttpStream",)
 EVENTS: Final = "text/event-stream"
 LINES: Final = ("application/x-ndjson", "application/jsonl", "application/json")
 
-RETRIED_STATUSES: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
 ITEM_BYTES: Final = 16 << 20
+MOST_REDIRECTS: Final = 20
+
+MOST_DIGESTS: Final = 256
+"""How many events without an id are known by their content; those after them are counted only."""
 
 
 @dataclass(frozen=True)
@@ -50,28 +58,81 @@ class LineParser:
         self.rest = b""
 
     def feed(self, data: bytes) -> list[Event]:
+        """Return the lines that the next bytes complete; `DataLossError` after them if the next one is too long."""
+        self.check_size()
         *lines, self.rest = (self.rest + data).split(b"\n")
+        found = [Event(line, "", False) for line in map(bytes.strip, lines) if line]
+        if not found:
+            self.check_size()
+        return found
+
+    def check_size(self) -> None:
         if len(self.rest) > ITEM_BYTES:
             raise DataLossError(f"a line has more than {ITEM_BYTES} bytes")
-        return [Event(line, "", False) for line in map(bytes.strip, lines) if line]
+
+
+@final
+class Given:
+    """Where a stream is: the id of the last event that had one, and which events without an id came after it.
+
+    A server that stores those too sends them again, and they are known by their content. What else comes is new: a
+    server that only stores events with ids sends other ones, such as pings.
+    """
+
+    def __init__(self) -> None:
+        self.id = ""
+        self.since = 0
+        self.digests = ""
+        """Of the first of the events without an id, 8 digits each."""
+        self.repeated = 0
+        """How many of the events without an id have come again."""
+        self.repeating = False
+
+    def add(self, event: Event) -> None:
+        """Record that an event was given."""
+        if event.is_marked:
+            self.id, self.since, self.digests = event.id, 0, ""
+            return
+        self.since += 1
+        if self.id and self.since <= MOST_DIGESTS:
+            self.digests += digest_of(event)
+
+    def begin_again(self) -> None:
+        """Expect the events without an id again, as the server is asked for what comes after the id."""
+        self.repeated, self.repeating = 0, bool(self.id)
+
+    def is_new(self, event: Event) -> bool:
+        """Return whether an event was not given before."""
+        at = 8 * self.repeated
+        known = self.digests[at : at + 8]
+        self.repeating = (
+            self.repeating and not event.is_marked and self.repeated < self.since and known in ("", digest_of(event))
+        )
+        self.repeated += self.repeating
+        return not self.repeating
+
+
+def digest_of(event: Event) -> str:
+    return f"{crc32(event.data or b''):08x}"
 
 
 @final
 class HttpStreamReader:
-    """Reads a stream and reconnects when it breaks. Its state is an id, and the number of events since that id."""
+    """Reads a stream and reconnects when it breaks. Its state is what was `Given`."""
 
     def __init__(self, stream: HttpStream) -> None:
         self.stream = stream
+        self.decode: Decode = json_decoder().decode if stream.decode is None else stream.decode
         self.name = f"from_http_stream({stream.url.partition('?')[0]})"
         self.again = Reconnecting(self.name, stream.give_up_seconds)
-        self.id = ""
-        self.since = 0
-        """How many events were given since the one with that id."""
-        self.skip = 0
-        self.parser: Parser = LineParser()
+        self.given = Given()
+        self.parser: Parser | None = None
         self.client: Any = None
         self.response: Any = None
         self.chunks: AsyncIterator[bytes] | None = None
+        self.decoder = ContentDecoder("", self.name)
+        self.pieces: Iterator[Any] = iter(())
+        """The rest of the last chunk, decompressed."""
         self.ready: deque[Event] = deque()
         self.ended = False
 
@@ -79,108 +140,149 @@ class HttpStreamReader:
         return self
 
     def state_dict(self) -> dict[str, Any]:
-        return {"id": self.id, "since": self.since}
+        given = self.given
+        found: dict[str, Any] = {"id": given.id, "since": given.since, "digests": given.digests}
+        return {name: value for name, value in found.items() if value}
+
+    def state_text(self) -> str:
+        """Return the state as JSON."""
+        given = self.given
+        return (
+            json.dumps(self.state_dict())
+            if given.since or not given.id
+            else f'{{"id": {encode_basestring_ascii(given.id)}}}'
+        )
+
+    @property
+    def has_id(self) -> bool:
+        """Whether there is an id from which it can resume."""
+        return bool(self.given.id)
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.id, self.since = str(state["id"]), int(state["since"])
-        if not self.id:
+        given = self.given
+        given.id, given.since = str(state.get("id", "")), index(state.get("since", 0))
+        given.digests = str(state.get("digests", ""))
+        if state and not given.id:
             raise ResumeError(
                 "no event had an id when the state was saved, so the stream cannot resume; start without the state"
             )
 
     async def __anext__(self) -> Any:
-        while not self.ready:
-            if self.ended:
-                await self.aclose()
-                raise StopAsyncIteration
-            await self.read()
-        event = self.ready.popleft()
-        if event.is_marked:
-            self.id, self.since = event.id, 0
-        else:
-            self.since += 1
-        decode = self.stream.decode
-        return json_decoder().decode(event.data) if decode is None else decode(event.data)
+        while True:
+            while not self.ready:
+                if self.ended:
+                    await self.aclose()
+                    raise StopAsyncIteration
+                await self.read()
+            event = self.ready.popleft()
+            self.given.add(event)
+            if event.data is not None:  # others only move the id
+                return self.decode(event.data)
 
     async def read(self) -> None:
-        """Read the next bytes; connect before that, and again if the stream breaks."""
-        transport = require("httpx", "from_http_stream", "'asyncdata[web]'").TransportError
+        """Read what comes next; connect before that, and again if the stream breaks. Any error is the end."""
+        httpx = require("httpx", "from_http_stream", "'asyncdata[web]'")
+        self.ended = True
         try:
-            if self.chunks is None:
-                await self.connect()
-            data = None if self.chunks is None else await anext(self.chunks, None)
-        except transport as error:
+            await (self.connect(httpx) if self.chunks is None else self.read_from(self.chunks))
+        except (httpx.LocalProtocolError, httpx.UnsupportedProtocol) as error:  # the same would happen again
+            raise ConnectionError(f"{self.name}: {error}") from error
+        except httpx.TransportError as error:
             await self.broken(ConnectionError(f"{self.name}: {type(error).__name__}: {error}"))
-            return
-        if data is None:
-            await self.over()
-            return
-        try:
-            self.take(self.parser.feed(data))
-        except DataLossError:
-            self.ended = True
-            raise
+
+    async def read_from(self, chunks: AsyncIterator[bytes]) -> None:
+        """Read the next piece of the body."""
+        piece = next(self.pieces, None)
+        if piece is None:
+            data = await anext(chunks, None)
+            if data is None:
+                await self.over()
+                return
+            self.pieces = self.decoder.feed(data)
+        elif self.parser is not None:
+            self.take(self.parser.feed(bytes(piece)))
+        self.ended = False
 
     def take(self, events: list[Event]) -> None:
-        """Queue the events, except those that were given already since the last id."""
-        self.again.received()
+        """Queue the events that were not given before."""
+        self.again.heard()
         if isinstance(self.parser, EventParser) and self.parser.retry is not None:
             self.again.first = self.parser.retry
-        left = min(self.skip, len(events))
-        self.skip -= left
-        self.ready += events[left:]
+        new = [event for event in events if self.given.is_new(event)] if self.given.repeating else events
+        if any(event.data is not None for event in new):
+            self.again.received()
+        self.ready += new
 
-    async def connect(self) -> None:
+    async def connect(self, httpx: Any) -> None:
         """Request the stream, from the last id on."""
-        httpx = require("httpx", "from_http_stream", "'asyncdata[web]'")
         if self.client is None:
-            timeout = httpx.Timeout(30.0, read=self.stream.idle_seconds)
-            self.client = httpx.AsyncClient(timeout=timeout, follow_redirects=True)
-        headers = {"Accept": f"{EVENTS}, {LINES[0]}", "Cache-Control": "no-store", **self.stream.headers}
-        if self.id:
-            headers["Last-Event-ID"] = self.id
-        request = self.client.build_request("GET", self.stream.url, headers=headers)
-        self.response = await self.client.send(request, stream=True)
+            self.client = httpx.AsyncClient(timeout=httpx.Timeout(30.0, read=self.stream.idle_seconds))
+        self.response = await self.ask(self.client)
         status = self.response.status_code
         if status in RETRIED_STATUSES:
             await self.broken(ConnectionError(f"{self.name}: the server answered {status}"))
         elif status == 204:
-            self.ended = True
+            return
         elif status != 200:
-            self.ended = True
             raise ConnectionError(f"{self.name}: the server answered {status} {self.response.reason_phrase}")
         else:
-            self.begin(self.response.headers.get("content-type", ""))
+            self.begin(self.response.headers)
+            self.ended = False
 
-    def begin(self, content_type: str) -> None:
+    async def ask(self, client: Any) -> Any:
+        """Send the request, follow redirects, and return the response without its body.
+
+        The user's headers, which may have secrets, go to the host of the URL alone.
+        """
+        own = {"accept": f"{EVENTS}, {LINES[0]}", "accept-encoding": accepted_encodings(), "cache-control": "no-store"}
+        users = {name.lower(): value for name, value in self.stream.headers.items()}
+        if self.given.id:
+            own["last-event-id"] = users["last-event-id"] = self.given.id.strip(" \t")
+        request = client.build_request("GET", self.stream.url, headers=encoded({**own, **users}))
+        first = request.url
+        for _ in range(MOST_REDIRECTS + 1):
+            response = await client.send(request, stream=True)
+            request = response.next_request
+            if request is None:
+                return response
+            await response.aclose()
+            if request.url.netloc == first.netloc and (first.scheme, request.url.scheme) != ("https", "http"):
+                request.headers.update(encoded(users))
+                continue
+            for name in users:
+                request.headers.pop(name, None)
+            request.headers.update(encoded(own))
+        raise ConnectionError(f"{self.name}: it redirects more than {MOST_REDIRECTS} times")
+
+    def begin(self, headers: Mapping[str, str]) -> None:
         """Read a body of some type."""
-        kind = content_type.partition(";")[0].strip().lower()
+        kind = headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind == EVENTS:
             self.parser = EventParser(ITEM_BYTES)
-            self.parser.id = self.id
-            self.skip = self.since if self.id else 0
-        elif kind in LINES:
+            self.parser.id = self.given.id
+            self.given.begin_again()
+        elif kind in LINES and not isinstance(self.parser, EventParser):
             self.parser = LineParser()
         else:
-            self.ended = True
             raise ValueError(f"{self.name}: it must be {EVENTS} or {', '.join(LINES)}, got {kind or 'no Content-Type'}")
-        self.chunks = self.response.aiter_bytes()
+        self.decoder = ContentDecoder(headers.get("content-encoding", ""), self.name)
+        self.chunks = self.response.aiter_raw()
 
     async def over(self) -> None:
         """Handle the end of a body: with lines it is the end of the data, with events a closed connection."""
         if isinstance(self.parser, LineParser):
-            self.ended = True
+            self.decoder.finish()
             self.take(self.parser.feed(b"\n"))
-        elif not self.ended and self.chunks is not None:
+        else:
             await self.broken(ConnectionError(f"{self.name}: the server closed the connection"))
 
     async def broken(self, error: ConnectionError) -> None:
         """Wait until it may reconnect; raise if it may not."""
         await self.disconnect()
-        self.ended = True
-        if isinstance(self.parser, LineParser) and self.since:
+        if isinstance(self.parser, LineParser) and self.given.since:
             raise ConnectionError(
-                f"{error}; it broke off after {self.since} lines, and lines have no ids from which it could resume"
+                f"{error}; it broke off after {self.given.since} lines, and lines have no ids from which it could "
+                "resume"
             ) from error
         await self.again.wait(error)
         self.ended = False
@@ -198,3 +300,8 @@ class HttpStreamReader:
         client, self.client = self.client, None
         if client is not None:
             await client.aclose()
+
+
+def encoded(headers: Mapping[str, str]) -> dict[bytes, bytes]:
+    """Return headers as they are sent: ids may have any characters."""
+    return {name.encode(): value.encode() for name, value in headers.items()}

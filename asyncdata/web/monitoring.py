@@ -57,7 +57,7 @@ class Metrics:
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         try:
-            await admit(self.ingest.authenticate, scope.get("client"), headers_of(scope))
+            await admit(self.ingest.authenticate, scope, headers_of(scope))
         except BodyError as error:
             status, reply = refusal(error)
             await respond(send, status, json.dumps(reply).encode(), [JSON])

@@ -36,6 +36,7 @@ STATUSES = {
     "408": "the body took too long",
     "413": "the body or an item is too large",
     "415": "the type of content is not supported",
+    "422": "the idempotency key was used before with another body",
     "429": "the channel is full; send the request again after Retry-After seconds",
     "503": "the channel is closed, or too many bytes are being received; send the request again after Retry-After "
     "seconds",

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Final, Generic, Literal, Protocol, TypeAlias, TypeVar
+from typing import Any, ClassVar, Final, Generic, Literal, NamedTuple, Protocol, TypeAlias, TypeVar
 
-from asyncdata.errors import ResumeError
+from asyncdata.errors import DataLossError, ResumeError
 from asyncdata.web.reconnecting import Reconnecting
 
-__all__ = ("MESSAGES", "WAIT_SECONDS", "Begin", "Message", "Queue", "QueueReader")
+__all__ = ("MESSAGES", "WAIT_SECONDS", "Begin", "Message", "MessagesRemovedError", "Queue", "QueueReader")
 
 MESSAGES: Final = 1000
 """The most messages that are requested at once."""
@@ -19,8 +19,18 @@ Begin: TypeAlias = Literal["oldest", "new"]
 
 Offset = TypeVar("Offset", str, int)
 
-Message: TypeAlias = tuple[Offset, Any]
-"""An offset, and the content of the message there."""
+
+class Message(NamedTuple):
+    """A message of a queue."""
+
+    offset: Any
+    known: Any
+    """What is known of the messages behind it, as a JSON value: so the reader finds out which were removed."""
+    content: Any
+
+
+class MessagesRemovedError(DataLossError):
+    """The server removed messages before they were read; those behind them can be read."""
 
 
 class QueueReader(Generic[Offset]):
@@ -41,22 +51,27 @@ class QueueReader(Generic[Offset]):
         """The offset of the last message that was read, or after which to begin; `None` before that is known."""
         self.expected: Offset | None = None
         """The offset of the first message to read, if a state has it: that message must still be there."""
+        self.known: Any = None
+        """What is known of the messages behind that offset, or from the expected one on; `None` if nothing is."""
+        self.known_before: Any = None
+        """What was known before the messages that were returned last."""
+        self.made: str | None = None
+        """When the stream was made, or what else distinguishes it from another one of the same name."""
         self.connected = False
 
     # what differs between kinds of queues
 
     async def connect(self) -> None:
-        """Connect, and find `offset` if there is none and no message is `expected`; otherwise check it.
-
-        `ResumeError` if messages after it may have been removed.
-        """
+        """Connect, and find `offset` if there is none and no message is `expected`; otherwise check that it is of this
+        stream."""
         raise NotImplementedError
 
-    async def receive(self) -> list[Message[Offset]]:
+    async def receive(self) -> list[Message]:
         """Return the messages after `offset`, or from the `expected` one on.
 
         The list is empty if no message came for a while, or if there is none now and `follow` is off. Messages for a
-        group are acknowledged before they are returned.
+        group are acknowledged before they are returned. `MessagesRemovedError` if some of them were removed; when it is
+        called again it returns the others.
         """
         raise NotImplementedError
 
@@ -70,10 +85,10 @@ class QueueReader(Generic[Offset]):
 
     # what is common to them
 
-    def state(self, at: Offset | None, after: Offset | None) -> dict[str, Any] | ResumeError:
+    def state(self, at: Offset | None, after: Offset | None, known: Any) -> dict[str, Any] | ResumeError:
         """Return the state of the message `at` an offset, or `after` one; or the error that says why there is none."""
         if self.group is None:
-            return {"queue": self.name, "at": at, "after": after}
+            return {"queue": self.name, "at": at, "after": after, "known": known, "made": self.made}
         return ResumeError(
             f"{self.name}: messages for {self.group!r} are acknowledged and not delivered again, so there is no state; "
             "a reader without it resumes from states"
@@ -88,6 +103,20 @@ class QueueReader(Generic[Offset]):
                 "arguments that it was saved with"
             )
         self.offset, self.expected = after, at
+        self.known, self.made = state.get("known"), state.get("made")  # earlier states have neither
+
+    def check_made(self, made: str) -> None:
+        """Raise if the stream is not the one that was read before."""
+        before, self.made = self.made, made
+        if before is not None and before != made:
+            raise self.renewed(f"this one was made at {made}, that one at {before}")
+
+    def renewed(self, reason: str) -> DataLossError:
+        """Return the error for a stream that is not the one that was read before."""
+        return DataLossError(
+            f"{self.name}: the stream that was read before was deleted, and perhaps made anew: {reason}; start without "
+            "the state"
+        )
 
     async def ensure_connected(self) -> None:
         """Connect if it is not connected; after that the offset is known."""
@@ -99,7 +128,7 @@ class QueueReader(Generic[Offset]):
             except transient as error:
                 await self.broken(error)
 
-    async def messages(self) -> list[Message[Offset]]:
+    async def messages(self) -> list[Message]:
         """Return the next messages, at least one; an empty list at the end."""
         transient = self.transient_errors()
         while True:
@@ -111,8 +140,9 @@ class QueueReader(Generic[Offset]):
                 continue
             self.again.received()
             if found:
-                self.check_expected(found[0][0])
-                self.offset = found[-1][0]
+                self.check_expected(found[0].offset)
+                self.known_before = self.known
+                self.offset, self.known, _ = found[-1]
             if found or not self.follow:
                 return found
 

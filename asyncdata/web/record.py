@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping
 from enum import IntEnum
-from hashlib import blake2b
 from typing import Final, NamedTuple
 
 from asyncdata.errors import DataLossError
 from asyncdata.formats.tfrecord import frame, masked_crc
+from asyncdata.web.idempotency import BODY_DIGEST, KEY_DIGEST, UNKNOWN_BODY
 
 __all__ = (
     "FRAMING",
@@ -17,10 +17,9 @@ __all__ = (
     "Frame",
     "Kind",
     "Record",
-    "digest_of",
-    "digests_in",
     "frame_of",
     "framed",
+    "keys_in",
     "keys_record",
 )
 
@@ -32,7 +31,6 @@ MAGIC: Final = b"ac"
 LENGTH: Final = struct.Struct("<QI")
 CRC: Final = struct.Struct("<I")
 NO_VERSION: Final = -(1 << 63)
-DIGEST: Final = 16
 FORMS: Final = ("bytes", "json", "ndjson", "msgpack")
 
 
@@ -40,10 +38,12 @@ class Kind(IntEnum):
     """The kind of a record."""
 
     DATA = 0
-    KEYS = 1
-    """The first record of a segment: the digests of the keys before it."""
+    KEYS_ALONE = 1
+    """What earlier versions stored in place of `KEYS`: the digests of the keys, without those of the bodies."""
     END = 2
     """The end of the channel."""
+    KEYS = 3
+    """The first record of a segment: the digests of the keys before it, each followed by that of the body."""
 
 
 class Record(NamedTuple):
@@ -80,19 +80,17 @@ def framed(record: Record) -> bytes:
     return frame(record.packed())
 
 
-def digest_of(key: str) -> bytes:
-    """Return the digest of an idempotency key."""
-    return blake2b(key.encode(), digest_size=DIGEST).digest()
+def keys_record(bodies: Mapping[bytes, bytes], since: float) -> Record:
+    """Return the record that begins a segment, of the digests of bodies by those of their keys."""
+    return Record(Kind.KEYS, "bytes", since, None, b"", b"".join(key + body for key, body in bodies.items()))
 
 
-def keys_record(digests: Iterable[bytes], since: float) -> Record:
-    """Return the record that begins a segment."""
-    return Record(Kind.KEYS, "bytes", since, None, b"", b"".join(digests))
-
-
-def digests_in(body: bytes) -> Iterator[bytes]:
-    """Yield the digests of such a record."""
-    return (body[at : at + DIGEST] for at in range(0, len(body), DIGEST))
+def keys_in(record: Record) -> Iterator[tuple[bytes, bytes]]:
+    """Yield the digests of keys, each with that of the body, of such a record."""
+    size = KEY_DIGEST if record.kind == Kind.KEYS_ALONE else KEY_DIGEST + BODY_DIGEST
+    for at in range(0, len(record.body), size):
+        key, body = record.body[at : at + KEY_DIGEST], record.body[at + KEY_DIGEST : at + size]
+        yield key, body or UNKNOWN_BODY
 
 
 class Frame(NamedTuple):

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field
+from typing import Final, NamedTuple
 
 from asyncdata.errors import DataLossError
+from asyncdata.storage import open_regular, read_regular
 from asyncdata.web.folder import ChannelFolder
-from asyncdata.web.record import DamagedFrameError, Frame, Kind, Record, digest_of, digests_in, frame_of
+from asyncdata.web.idempotency import digest_of_body, digest_of_key
+from asyncdata.web.record import DamagedFrameError, Frame, Kind, Record, frame_of, keys_in
 
 __all__ = ("Recovered", "recover")
+
+KEYS: Final = (Kind.KEYS, Kind.KEYS_ALONE)
 
 
 @dataclass
@@ -18,7 +23,8 @@ class Recovered:
 
     end: int = 0
     segment: int = -1
-    known: dict[bytes, None] = field(default_factory=dict[bytes, None])
+    known: dict[bytes, bytes] = field(default_factory=dict[bytes, bytes])
+    """The digests of bodies, by those of their keys."""
     ended: bool = False
 
 
@@ -44,12 +50,12 @@ def recover(folder: ChannelFolder, most_keys: int) -> Recovered:
 
 def find_end(folder: ChannelFolder, start: int, committed: int, found: Recovered) -> None:
     """Find where the last segment ends, and cut off what was written in part."""
-    data = folder.segment(start).read_bytes()
+    data = read_regular(folder.segment(start))
     good = complete_until(data, committed - start)
     if good < committed - start:  # damaged, and perhaps truncated: offsets are never used twice
         found.end = max(committed, start + len(data))
         return
-    file = os.open(folder.segment(start), os.O_WRONLY | os.O_CLOEXEC)
+    file = open_regular(folder.segment(start), os.O_WRONLY)
     try:
         if good < len(data):
             os.ftruncate(file, good)
@@ -74,29 +80,39 @@ def complete_until(data: bytes, committed: int) -> int:
 
 def learn_keys(folder: ChannelFolder, starts: list[int], found: Recovered) -> None:
     """Find the keys that were stored: the first record of a segment has those before it."""
-    records: list[list[Record]] = []
+    records: list[list[KnownRecord]] = []
     for start in reversed(starts):
-        records.append(records_of(folder.segment(start).read_bytes()))
-        if records[-1] and records[-1][0].kind == Kind.KEYS:
+        records.append(records_of(read_regular(folder.segment(start))))
+        if records[-1] and records[-1][0].kind in KEYS:
             break
     for record in (one for segment in reversed(records) for one in segment):
-        if record.kind == Kind.KEYS:
-            found.known.update(dict.fromkeys(digests_in(record.body)))
-        elif record.kind == Kind.END:
-            found.ended = True
-        elif record.key:
-            found.known[digest_of(record.key.decode())] = None
+        found.known.update(record.keys)
+        found.ended = found.ended or record.kind == Kind.END
 
 
-def records_of(data: bytes) -> list[Record]:
-    """Return the complete records of a segment, without their bodies."""
-    found, at = list[Record](), 0
+class KnownRecord(NamedTuple):
+    """What is to be known of a record: the digests of bodies, by those of their keys."""
+
+    kind: Kind
+    keys: dict[bytes, bytes]
+
+
+def records_of(data: bytes) -> list[KnownRecord]:
+    """Return the complete records of a segment."""
+    found, at = list[KnownRecord](), 0
     try:
         while isinstance(one := frame_of(data, at, "it"), Frame):
             at = one.end
             if isinstance(one.record, Record):
-                keeps = one.record.kind == Kind.KEYS
-                found.append(one.record if keeps else one.record._replace(body=b""))
+                found.append(KnownRecord(one.record.kind, keys_of(one.record)))
     except DamagedFrameError:
         return found
     return found
+
+
+def keys_of(record: Record) -> dict[bytes, bytes]:
+    """Return the digests of the bodies in a record, by those of their keys."""
+    if record.kind in KEYS:
+        return dict(keys_in(record))
+    key = record.key.decode()
+    return {digest_of_key(key): digest_of_body(record.form, record.body)} if key else {}

@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final, final
+from typing import Any, ClassVar, Final, NamedTuple, TypeAlias, final
 
-from asyncdata.errors import DataLossError, PlanError, ResumeError
+from asyncdata.errors import PlanError
+from asyncdata.runtime.block import Failure
 from asyncdata.runtime.optional_packages import require
-from asyncdata.web.queue_reader import MESSAGES, WAIT_SECONDS, Begin, Message, QueueReader
+from asyncdata.web.queue_reader import MESSAGES, WAIT_SECONDS, Begin, Message, MessagesRemovedError, QueueReader
 
 __all__ = ("RedisStream",)
 
 EXTRA: Final = "'asyncdata[redis]'"
 FIRST: Final = "0-0"
 """The offset before all entries."""
+
+REPORTED: Final = -1
+"""Known after an error: entries may have been removed, by a server that does not count them."""
+
+RAW: Final = ("XREAD", "XREADGROUP", "XRANGE")
+"""The commands whose answers are taken as they come: redis-py makes dicts of fields, which lose repeated names."""
+
+Entry: TypeAlias = tuple[bytes, list[bytes] | None]
+"""The offset of an entry, and its fields: names and values in turn; `None` for a deleted entry."""
 
 
 @dataclass(frozen=True)
@@ -32,9 +43,37 @@ class RedisStream:
         return RedisReader(self)
 
 
+class Held(NamedTuple):
+    """What a stream says about itself."""
+
+    length: int
+    """How many entries it holds."""
+    first: str | None
+    """The offset of the oldest one."""
+    newest: str
+    """The offset of the entry that was added last, whether it is still there or not."""
+    added: int | None
+    """How many entries were ever added; `None` before Redis 7."""
+
+    @classmethod
+    def of(cls, answer: dict[str, Any]) -> Held:
+        """Parse the answer to XINFO STREAM."""
+        first = answer["first-entry"]
+        return cls(
+            answer["length"],
+            first[0].decode() if first else None,
+            answer["last-generated-id"].decode(),
+            answer.get("entries-added"),
+        )
+
+
 @final
 class RedisReader(QueueReader[str]):
-    """Reads a stream with `XREAD`, or with `XREADGROUP` for a group."""
+    """Reads a stream with `XREAD`, or with `XREADGROUP` for a group.
+
+    It knows how many entries had ever been added up to the last one that it has read, not counting those that were
+    reported as removed: what was added since and is not there has been removed.
+    """
 
     kind: ClassVar[type] = str
 
@@ -52,27 +91,28 @@ class RedisReader(QueueReader[str]):
     async def connect(self) -> None:
         asynchronous = require("redis.asyncio", "from_redis_stream", EXTRA)
         self.client = asynchronous.Redis.from_url(self.source.url, protocol=2, socket_timeout=4 * WAIT_SECONDS)
+        for command in RAW:
+            self.client.set_response_callback(command, unchanged)
         if not self.source.follow and not await self.client.exists(self.source.stream):
             raise PlanError(f"{self.name}: there is no such stream")
         if self.source.group is not None:
             await self.join(self.source.group)
-        elif self.offset is not None:
-            await self.check_held(self.offset)
-        elif self.expected is None:
-            self.offset = await self.newest() if self.source.start == "new" else FIRST
+        elif self.offset is None and self.expected is None:
+            await self.begin()
 
-    async def newest(self) -> str:
-        """Return the offset of the last entry."""
-        found = await self.client.xrevrange(self.source.stream, count=1)
-        return found[0][0].decode() if found else FIRST
+    async def begin(self) -> None:
+        """Find where to begin, and what the stream holds from there on."""
+        held = await self.held()
+        if held is None:
+            self.offset, self.known = FIRST, 0
+        elif self.source.start == "new":
+            self.offset, self.known = held.newest, held.added
+        else:
+            self.offset, self.known = FIRST, None if held.added is None else held.added - held.length
 
-    async def check_held(self, offset: str) -> None:
-        """Raise if entries after an offset may have been removed, because the older one at that offset was."""
-        if offset != FIRST and not await self.client.xrange(self.source.stream, offset, offset):
-            raise ResumeError(
-                f"{self.name}: the state resumes after entry {offset}, which is no longer in the stream: later entries "
-                "may have been removed too; start without the state"
-            )
+    async def held(self) -> Held | None:
+        """Return what the stream says about itself; `None` if there is no stream."""
+        return held_of((await self.client.pipeline().xinfo_stream(self.source.stream).execute(raise_on_error=False))[0])
 
     async def join(self, group: str) -> None:
         """Create the group if there is none."""
@@ -85,42 +125,87 @@ class RedisReader(QueueReader[str]):
                 raise
         self.pending = True
 
-    async def receive(self) -> list[Message[str]]:
+    async def receive(self) -> list[Message]:
         if self.source.group is not None:
-            found = await self.next_of_group(self.source.group)
-        elif self.offset is None:
-            found = await self.client.xrange(self.source.stream, self.expected, count=MESSAGES)
-        else:
-            found = await self.after(self.offset)
-        return [(offset.decode(), fields_of(entry)) for offset, entry in found if entry]  # deleted entries are empty
+            entries = await self.next_of_group(self.source.group)
+            return [Message(offset.decode(), None, item_of(offset, fields)) for offset, fields in entries]
+        offset = self.offset or before(self.expected or FIRST)
+        entries, held = await self.after(offset)
+        self.check(offset, entries, held)
+        if not entries and self.follow:
+            await self.client.xread({self.source.stream: offset}, 1, int(WAIT_SECONDS * 1000))
+            return []
+        first = None if self.known in (None, REPORTED) else self.known + 1
+        return [
+            Message(offset.decode(), None if first is None else first + place, item_of(offset, fields))
+            for place, (offset, fields) in enumerate(entries)
+        ]
 
-    async def after(self, offset: str) -> list[tuple[bytes, Any]]:
-        """Return the entries after an offset, and check that none of them was removed in between."""
+    async def after(self, offset: str) -> tuple[list[Entry], Held | None]:
+        """Return the entries after an offset, and what the stream says about itself at the same time."""
         stream = self.source.stream
-        block = int(WAIT_SECONDS * 1000) if self.source.follow else None
-        both = self.client.pipeline(transaction=False)
-        both.xread({stream: offset}, count=MESSAGES, block=block)
-        both.xrange(stream, offset, offset)
-        found, last = await both.execute()
-        if found and not last and offset != FIRST:
-            raise DataLossError(
-                f"{self.name}: entry {offset} was removed before the next ones were read, and these may have been "
-                "removed too: raise the limit of the stream (XADD MAXLEN), or read faster"
-            )
-        return found[0][1] if found else []
+        both = self.client.pipeline(transaction=True).xread({stream: offset}, MESSAGES).xinfo_stream(stream)
+        answer, told = await both.execute(raise_on_error=False)
+        if isinstance(answer, Exception):
+            raise answer
+        return entries_of(answer), held_of(told)
 
-    async def next_of_group(self, group: str) -> list[tuple[bytes, Any]]:
+    def check(self, offset: str, entries: Sequence[Entry], held: Held | None) -> None:
+        """Raise if entries after an offset were removed, or the stream is another one.
+
+        Each entry that was ever added counts, also one that was deleted singly. Where that cannot be told, because more
+        entries are waiting than are read at once, it is told later.
+        """
+        if held is None:
+            if offset != FIRST:
+                raise self.renewed("there is none now")
+            return
+        if number_of(held.newest) < number_of(offset):
+            raise self.renewed(f"entry {offset} was read, and the newest one is {held.newest}")
+        is_all = len(entries) < MESSAGES
+        if held.added is None or self.known in (None, REPORTED):
+            self.check_oldest(offset, held)
+            self.known = held.added - len(entries) if held.added is not None and is_all else self.known
+            return
+        if not is_all and held.first is not None and number_of(held.first) <= number_of(offset):
+            return
+        lost = held.added - self.known - (len(entries) if is_all else held.length)
+        if lost < 0:
+            raise self.renewed(f"only {held.added} entries were ever added")
+        if lost:
+            self.known += lost
+            raise MessagesRemovedError(
+                f"{self.name}: {lost} entries after {offset} were removed before they were read: raise the limit of "
+                "the stream (XADD MAXLEN), or read faster"
+            )
+
+    def check_oldest(self, offset: str, held: Held) -> None:
+        """Raise if the oldest entry does not show that no later ones were removed; for servers that do not count."""
+        is_there = held.first is not None and number_of(held.first) <= number_of(offset)
+        if is_there or self.expected or offset in (FIRST, held.newest) or self.known == REPORTED:
+            return
+        self.known = REPORTED
+        raise MessagesRemovedError(
+            f"{self.name}: entries after {offset} may have been removed before they were read, as it and all before it "
+            "were (Redis counts entries from version 7 on): raise the limit of the stream (XADD MAXLEN), or read faster"
+        )
+
+    async def next_of_group(self, group: str) -> list[Entry]:
         """Return entries that no other consumer of the group gets; they are acknowledged."""
         stream, consumer = self.source.stream, self.source.consumer
-        found: list[tuple[bytes, Any]] = []
+        found: list[Entry] = []
         if self.pending:
-            answer = await self.client.xreadgroup(group, consumer, {stream: "0"}, count=MESSAGES)
-            found = answer[0][1] if answer else []
+            found = entries_of(await self.client.xreadgroup(group, consumer, {stream: "0"}, MESSAGES))
             self.pending = bool(found)
+            if lost := [offset for offset, fields in found if not fields]:
+                await self.client.xack(stream, group, *lost)
+                raise MessagesRemovedError(
+                    f"{self.name}: {len(lost)} entries that consumer {consumer!r} of group {group!r} had received, and "
+                    "not acknowledged, were removed before they were read"
+                )
         if not found:
             block = int(WAIT_SECONDS * 1000) if self.source.follow else None
-            answer = await self.client.xreadgroup(group, consumer, {stream: ">"}, count=MESSAGES, block=block)
-            found = answer[0][1] if answer else []
+            found = entries_of(await self.client.xreadgroup(group, consumer, {stream: ">"}, MESSAGES, block))
         if found:
             await self.client.xack(stream, group, *[offset for offset, _ in found])
         return found
@@ -131,6 +216,43 @@ class RedisReader(QueueReader[str]):
             await client.aclose()
 
 
-def fields_of(entry: dict[bytes, bytes]) -> dict[str, bytes]:
-    """Return the fields of an entry by their names."""
-    return {name.decode(errors="surrogateescape"): value for name, value in entry.items()}
+def unchanged(answer: Any, **options: Any) -> Any:
+    """Return an answer as it came."""
+    return answer
+
+
+def entries_of(answer: Any) -> list[Entry]:
+    """Return the entries of one stream in the answer to XREAD or XREADGROUP."""
+    return answer[0][1] if answer else []
+
+
+def held_of(answer: Any) -> Held | None:
+    """Return what a stream says about itself; `None` if there is no stream."""
+    if isinstance(answer, Exception):
+        if "no such key" in str(answer):
+            return None
+        raise answer
+    return Held.of(answer)
+
+
+def item_of(offset: bytes, fields: Sequence[bytes] | None) -> dict[str, bytes] | Failure:
+    """Return the fields of an entry by their names, or the failure of one that has two of the same name."""
+    pairs = iter(fields or ())
+    item = {name.decode(errors="surrogateescape"): value for name, value in zip(pairs, pairs, strict=True)}
+    if 2 * len(item) == len(fields or ()):
+        return item
+    return Failure(
+        ValueError(f"entry {offset.decode()} has several fields of one name, which a dict cannot hold: {fields!r:.200}")
+    )
+
+
+def number_of(offset: str) -> tuple[int, int]:
+    """Return an offset in its order."""
+    milliseconds, _, number = offset.partition("-")
+    return int(milliseconds), int(number)
+
+
+def before(offset: str) -> str:
+    """Return the offset that comes just before another one."""
+    milliseconds, number = number_of(offset)
+    return f"{milliseconds}-{number - 1}" if number else f"{max(0, milliseconds - 1)}-{(1 << 64) - 1}"

@@ -14,6 +14,7 @@ from asyncdata.sources.iterators import AsyncIterated
 from asyncdata.web.channel import Channel
 from asyncdata.web.decoding import Decode
 from asyncdata.web.durable import DurableChannel
+from asyncdata.web.folder import local_folder
 from asyncdata.web.http_stream import HttpStream
 from asyncdata.web.nats_stream import NatsStream
 from asyncdata.web.queue_reader import Begin
@@ -21,6 +22,7 @@ from asyncdata.web.queued import Queued
 from asyncdata.web.received import Freshness, Received
 from asyncdata.web.redis_stream import RedisStream
 from asyncdata.web.stored import Stored
+from asyncdata.web.streamed import HttpStreamed
 from asyncdata.web.websocket_stream import Subscribe, WebSocketStream
 
 __all__ = (
@@ -56,7 +58,7 @@ def http_stream_source(
     check_url("from_http_stream", url, ("http://", "https://"))
     idle = seconds_for("from_http_stream", "idle_seconds", idle_seconds)
     give_up = seconds_for("from_http_stream", "give_up_seconds", give_up_seconds)
-    return AsyncIterated(
+    return HttpStreamed(
         HttpStream(str(url), decode_for("from_http_stream", decode), dict(headers or {}), idle, give_up)
     )
 
@@ -136,5 +138,5 @@ def folder_of(channel: object) -> str:
     if isinstance(channel, DurableChannel):
         return channel.path
     if isinstance(channel, (str, os.PathLike)):
-        return os.path.abspath(os.fsdecode(channel))  # pyright: ignore[reportUnknownArgumentType]
+        return local_folder(channel)  # pyright: ignore[reportUnknownArgumentType]
     raise PlanError(f"from_channel needs a Channel, a DurableChannel or the path of one, got {channel!r:.80}")

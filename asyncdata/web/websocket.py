@@ -5,19 +5,35 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import deque
+from collections.abc import Mapping
+from functools import partial
 from typing import Any, Final, final
-from urllib.parse import parse_qs
 
 from asyncdata.errors import ChannelFull, ClosedError
 from asyncdata.web.admission import admit
 from asyncdata.web.channel_writers import Payload
 from asyncdata.web.decoding import BodyDecoder, BodyError, format_of
-from asyncdata.web.http import JSON, Ingest, Message, Receive, Send, headers_of, refusal, version_of
+from asyncdata.web.http import (
+    JSON,
+    KEY_BYTES,
+    Ingest,
+    Message,
+    Receive,
+    Send,
+    checked_key,
+    headers_of,
+    query_of,
+    refusal,
+    version_of,
+)
 
 __all__ = ("IngestSocket",)
 
 IN_FLIGHT: Final = 256
 """The most messages of a socket that are not acknowledged yet."""
+
+NUMBER_BYTES: Final = 24
+"""The space for the number of a message, which its idempotency key has at the end."""
 
 REFUSED: Final = 1008
 LATER: Final = 1013
@@ -33,8 +49,8 @@ class IngestSocket:
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         await receive()  # the request to connect
         try:
-            await admit(self.ingest.authenticate, scope.get("client"), headers_of(scope))
-            messages = Messages(self.ingest, scope.get("query_string", b""))
+            await admit(self.ingest.authenticate, scope, headers_of(scope))
+            messages = Messages(self.ingest, query_of(scope))
         except BodyError as error:
             self.ingest.counts.answered(error.status)
             await refuse(scope, send, error)
@@ -66,16 +82,17 @@ class Messages:
     They are handled in order, and the next one is begun before the last one is on the disk.
     """
 
-    def __init__(self, ingest: Ingest, query: bytes) -> None:
-        query_fields = parse_qs(query.decode("latin-1"))
+    def __init__(self, ingest: Ingest, query: Mapping[str, str]) -> None:
         self.ingest = ingest
         self.version = version_of(query)
-        self.binary = query_fields.get("content_type", ["application/octet-stream"])[-1]
+        self.binary = query.get("content_type", "application/octet-stream")
         format_of(self.binary)
-        self.key = query_fields.get("key", [None])[-1]
-        self.number = number_of(query_fields.get("first", ["1"])[-1]) - 1
+        self.key = checked_key("?key=", query["key"], KEY_BYTES - NUMBER_BYTES) if "key" in query else None
+        self.number = number_of(query.get("first", "1")) - 1
         self.waiting: deque[asyncio.Task[Message]] = deque()
         self.space = asyncio.Semaphore(IN_FLIGHT)
+        self.held = 0
+        """Bytes of messages that are being handled."""
         self.refused = self.ended = False
         """Whether a message was refused that the client must repeat, with all after it; whether the client left."""
 
@@ -97,21 +114,36 @@ class Messages:
                 more.set()
                 return
             self.number += 1
-            self.waiting.append(group.create_task(self.take(message, self.number)))
+            text: str | None = message.get("text")
+            kind, data = (self.binary, message["bytes"]) if text is None else ("application/x-ndjson", text.encode())
+            self.hold(len(data))
+            task = group.create_task(self.take(kind, data, self.number))
+            task.add_done_callback(partial(self.release, len(data)))
+            self.waiting.append(task)
             more.set()
+            if self.held > self.ingest.limits.body_bytes:
+                await asyncio.wait([task])
 
-    async def take(self, message: Message, number: int) -> dict[str, Any]:
+    def hold(self, size: int) -> None:
+        """Count the bytes of a message, until it is handled."""
+        self.held += size
+        self.ingest.receiving += size
+
+    def release(self, size: int, _: object) -> None:
+        """Do not count the bytes of a message any more."""
+        self.hold(-size)
+
+    async def take(self, kind: str, data: bytes, number: int) -> dict[str, Any]:
         """Put the items of a message into the channel, and return the reply."""
-        text: str | None = message.get("text")
-        kind, data = (self.binary, message["bytes"]) if text is None else ("application/x-ndjson", text.encode())
         limits = self.ingest.limits
         status = 200
         try:
             self.check_order()
+            self.ingest.check_receiving()
             decoder = BodyDecoder(format_of(kind), self.ingest.decode, limits.body_bytes, limits.item_bytes)
             decoder.feed(data)
             key = None if self.key is None else f"{self.key}/{number}"
-            payload = Payload(kind, data, len(data), decoder.finish(), key, self.version)
+            payload = Payload(kind, data, decoder.finish(), self.ingest.decode is not None, key, self.version)
             reply = await self.ingest.put(payload)
         except (BodyError, ChannelFull, ClosedError) as error:
             status, reply = refusal(error)
@@ -123,7 +155,7 @@ class Messages:
     def check_order(self) -> None:
         """Raise if an earlier message was refused, so that this one would come before it."""
         if self.refused:
-            raise ClosedError("a message before this one was refused; send it again, and then this one")
+            raise BodyError(503, "a message before this one was refused; send it again, and then this one")
 
     async def answer(self, send: Send, more: asyncio.Event) -> None:
         """Acknowledge each message in order; handle all that were sent, even if the client has left."""

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, Self, TypeAlias, final
+from urllib.parse import urlsplit
 
 from asyncdata.errors import DataLossError, ResumeError
 from asyncdata.runtime.optional_packages import require
 from asyncdata.web.decoding import Decode, json_decoder
-from asyncdata.web.reconnecting import Reconnecting
+from asyncdata.web.reconnecting import RETRIED_STATUSES, Reconnecting
 
 __all__ = ("Subscribe", "WebSocketStream")
 
@@ -18,8 +20,17 @@ Subscribe: TypeAlias = str | bytes | Callable[[Any], str | bytes]
 
 MESSAGE_BYTES: Final = 16 << 20
 
+PING_SECONDS: Final = 20.0
+"""How often the server is asked whether it is there, and how long it may take to answer."""
+
+END: Final = 1000
+"""The code with which a server closes a WebSocket that has ended; with any other one it broke."""
+
 TOO_LONG: Final = 1009
 """The code with which a WebSocket is closed after a message that is too long."""
+
+REFUSALS: Final = frozenset({1002, 1003, 1007, 1008, TOO_LONG, 1010, 3000, 3003})
+"""The codes by which a server says that it would refuse the same again."""
 
 
 @dataclass(frozen=True)
@@ -64,28 +75,35 @@ class WebSocketReader:
     async def __anext__(self) -> Any:
         exceptions = require("websockets.exceptions", "from_websocket", "'asyncdata[web]'")
         while not self.ended:
+            self.ended = True  # unless a message comes, or it may connect again
             try:
                 socket = self.socket or await self.connect()
                 message = await socket.recv()
-            except exceptions.ConnectionClosedOK:
-                self.ended = True
-            except (exceptions.ConnectionClosed, OSError, TimeoutError) as error:
-                self.check_size(error)
-                await self.broken(ConnectionError(f"{self.name}: {error}"))
-            except exceptions.WebSocketException:  # the address is wrong, or access is refused
-                self.ended = True
-                raise
+            except exceptions.ConnectionClosed as error:
+                if error.rcvd is None or error.rcvd.code != END:
+                    self.check_code(error)
+                    await self.broken(error)
+            except exceptions.InvalidStatus as error:
+                if error.response.status_code not in RETRIED_STATUSES:
+                    raise ConnectionError(f"{self.name}: {error}") from error
+                await self.broken(error)
+            except (exceptions.InvalidMessage, OSError, TimeoutError) as error:
+                await self.broken(error)
             else:
+                self.ended = False
                 return self.item(message)
         await self.aclose()
         raise StopAsyncIteration
 
-    def check_size(self, error: Exception) -> None:
-        """Raise if the connection was closed because a message is too long: it would be lost, or come again."""
-        sent = getattr(error, "sent", None)
-        if sent is not None and sent.code == TOO_LONG:
-            self.ended = True
+    def check_code(self, error: Any) -> None:
+        """Raise if the connection was closed for a reason that would be the same again.
+
+        A message that is too long would be lost, or come again.
+        """
+        if error.sent is not None and error.sent.code == TOO_LONG and not error.rcvd_then_sent:
             raise DataLossError(f"{self.name}: message {self.count} has more than {MESSAGE_BYTES} bytes")
+        if error.rcvd is not None and error.rcvd.code in REFUSALS:
+            raise ConnectionError(f"{self.name}: the server refuses the connection: {error}") from error
 
     def item(self, message: str | bytes) -> Any:
         """Return the item of a message: text is JSON, bytes stay as they are; the user's function decodes both."""
@@ -99,19 +117,25 @@ class WebSocketReader:
 
     async def connect(self) -> Any:
         """Connect, subscribe, and return the connection."""
-        client = require("websockets.asyncio.client", "from_websocket", "'asyncdata[web]'")
-        self.socket = await client.connect(
-            self.stream.url, additional_headers=dict(self.stream.headers), max_size=MESSAGE_BYTES
+        connect = require("websockets.asyncio.client", "from_websocket", "'asyncdata[web]'").connect
+        opening = connect(
+            self.stream.url,
+            additional_headers=dict(self.stream.headers),
+            max_size=MESSAGE_BYTES,
+            ping_interval=PING_SECONDS,
+            ping_timeout=PING_SECONDS,
         )
+        opening.process_redirect = partial(redirected, opening, opening.process_redirect)
+        self.socket = await opening
         subscribe = self.stream.subscribe
         if subscribe is not None:
             await self.socket.send(subscribe(self.last) if callable(subscribe) else subscribe)
         return self.socket
 
-    async def broken(self, error: ConnectionError) -> None:
+    async def broken(self, error: Exception) -> None:
         """Wait until it may reconnect; raise if it may not."""
-        self.socket, self.ended = None, True
-        await self.again.wait(error)
+        self.socket = None
+        await self.again.wait(ConnectionError(f"{self.name}: {error or type(error).__name__}"))
         self.ended = False
 
     async def aclose(self) -> None:
@@ -120,3 +144,17 @@ class WebSocketReader:
         socket, self.socket = self.socket, None
         if socket is not None:
             await socket.close()
+
+
+def redirected(opening: Any, follow: Callable[[Exception], Any], answer: Exception) -> Any:
+    """Return the address to which a server redirects, or the error. The user's headers go to no other server."""
+    found = follow(answer)
+    if isinstance(found, str) and origin_of(found) != origin_of(opening.uri):
+        opening.additional_headers = None
+    return found
+
+
+def origin_of(url: str) -> tuple[str, str | None, int]:
+    """Return the scheme, host and port of a URL."""
+    parts = urlsplit(url)
+    return parts.scheme, parts.hostname, parts.port or {"ws": 80, "wss": 443}.get(parts.scheme, 0)

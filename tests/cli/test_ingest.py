@@ -17,6 +17,7 @@ import pytest
 
 import asyncdata as ad
 from asyncdata.__main__ import main
+from asyncdata.cli.ingest import bearer
 from asyncdata.cli.shards import Shards
 
 JSON = {"Content-Type": "application/json"}
@@ -73,6 +74,27 @@ def test_others_need_the_token(tmp_path: Path) -> None:
             headers = {"Authorization": header, "Content-Type": "application/octet-stream"}
             assert httpx.post(f"{url}/ingest", content=b"\xff", headers=headers, timeout=60).status_code == status
     assert list(ad.TFRecordDataset(sorted(map(str, tmp_path.glob("*.tfrecord"))))) == [b"\xff"]
+
+
+@pytest.mark.parametrize("token", ["", " ", "\t", "token\n", " token", "to\nken", "to\x7fken"])
+def test_a_token_that_admits_everybody_or_nobody_is_refused(
+    token: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("ASYNCDATA_TOKEN", token)
+    assert main(["ingest", "--to", str(tmp_path), "--host", "0.0.0.0"]) == 2
+    assert "ASYNCDATA_TOKEN" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("token", ["plain", "schl\xfcssel", "\u30c8\u30fc\u30af\u30f3"])
+@pytest.mark.parametrize("encoding", ["utf-8", "latin-1"])
+def test_a_token_is_admitted_as_clients_encode_it(token: str, encoding: str) -> None:
+    admits = bearer(token)
+    sent = token.encode(encoding, "replace").decode("latin-1")  # as a server gives the bytes of headers
+    assert admits({"authorization": f"Bearer {sent}"}) == (encoding == "utf-8" or token.isascii() or "\xfc" in token)
+    assert admits({"authorization": f"bearer {token.encode().decode('latin-1')}"})
+    for other in (f"Basic {sent}", f"Bearer {sent}x", "Bearer ", "Bearer", "", sent):
+        assert not admits({"authorization": other})
+    assert not admits({})
 
 
 @pytest.mark.web

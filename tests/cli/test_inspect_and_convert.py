@@ -114,6 +114,18 @@ def test_folders_patterns_and_compressed_files(tmp_path: Path, capsys: Capture) 
     assert "elements  10\n" in told
 
 
+@pytest.mark.parametrize("kind", ["jsonl", "csv"])
+@pytest.mark.parametrize("name", ["what?", "a[1]", "a*b"])
+def test_a_name_that_looks_like_a_pattern(kind: str, name: str, tmp_path: Path, capsys: Capture) -> None:
+    made = KINDS[kind][0](tmp_path / "a")
+    path = made.rename(tmp_path / f"{name}.{kind}")
+    (tmp_path / f"a1bx.{kind}").write_text("of another file\n")
+    assert main(["inspect", str(path)]) == 0
+    assert "elements  5\n" in capsys.readouterr().out
+    assert main(["convert", str(path), str(tmp_path / "out"), "--to", "jsonl"]) == 0
+    assert list(ad.JsonLinesDataset(sorted(map(str, (tmp_path / "out").glob("*.jsonl"))))) == ROWS
+
+
 def test_damage_is_told(tmp_path: Path, capsys: Capture) -> None:
     path = tfrecord(tmp_path / "a")
     content = bytearray(path.read_bytes())

@@ -24,4 +24,4 @@ def test_in_a_process_of_its_own() -> None:
         check=False,
     )
     assert done.returncode == 0, done.stdout
-    assert "8 passed" in done.stdout
+    assert "16 passed" in done.stdout

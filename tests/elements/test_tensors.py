@@ -229,3 +229,106 @@ def test_fingerprints_tell_tensors_apart(torch: Any) -> None:
 
     assert over(torch.arange(3)) == over(torch.arange(3)) != over(torch.arange(1, 4))
     assert over(torch.ones(2).bfloat16()) != over(torch.ones(2))
+
+
+DTYPES_OF_ML = ("bfloat16", "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz")
+
+
+def widened(name: str) -> Any:
+    import ml_dtypes  # noqa: F401  which adds its dtypes to NumPy's
+    import torch
+
+    return torch.tensor([0.5, 1, 2]).to(getattr(torch, name))
+
+
+@pytest.mark.parametrize("name", DTYPES_OF_ML)
+def test_dtypes_that_ml_dtypes_adds_to_numpy_arrive_as_they_are(torch: Any, tmp_path: Path, name: str) -> None:
+    pytest.importorskip("ml_dtypes")
+    ds = ad.Dataset.from_iterable([name] * 2).map(widened, executor="process")
+    for made in (ds, ad.Dataset.from_iterable([widened(name)] * 2)):
+        cached = made.cache(str(tmp_path / f"{name}-{made is ds}"))
+        for tensors in (made, cached, cached):
+            assert [(one.dtype, one.float().tolist()) for one in tensors] == [(getattr(torch, name), [0.5, 1, 2])] * 2
+    assert ds.element_spec.dtype == object
+
+
+@pytest.mark.parametrize("name", DTYPES_OF_ML)
+def test_arrays_of_ml_dtypes_become_tensors_of_theirs(torch: Any, name: str) -> None:
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    dtype = getattr(ml_dtypes, name)
+    rows = np.array([[0.5, 1], [2, 4]], dtype)
+    for array in (rows, rows.T, rows[::-1], rows[:0], rows[0, 0], np.array(rows[0, 0])):
+        ds = ad.Dataset.range(1).map(lambda _, array=array: array)
+        for tensors in (ds.loader(), ds.prefetch_to_device("cpu")):
+            (tensor,) = tensors
+            assert tensor.dtype is getattr(torch, name)
+            assert tensor.float().tolist() == np.asarray(array, np.float32).tolist()
+
+
+def test_dtypes_that_torch_does_not_have_are_refused(torch: Any) -> None:
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    ds = ad.Dataset.from_iterable([np.zeros(2, ml_dtypes.int4)])
+    with pytest.raises(ad.StructureError, match="int4"):
+        list(ds.loader())
+    with pytest.raises(TypeError, match="int4"):
+        list(ds.prefetch_to_device("cpu"))
+
+
+def test_fields_of_packed_records_become_tensors(torch: Any) -> None:
+    packed = np.array([(1, 2.5), (3, 4.5)], [("a", "i1"), ("b", "<f8")])
+    ds = ad.Dataset.range(1).map(lambda _: {"a": packed["a"], "b": packed["b"], "big": np.array([1, 2], ">i4")})
+    for tensors in (ds.loader(), ds.prefetch_to_device("cpu")):
+        (element,) = tensors
+        assert {name: one.tolist() for name, one in element.items()} == {"a": [1, 3], "b": [2.5, 4.5], "big": [1, 2]}
+
+
+@pytest.mark.parametrize("way", ["cache", "save", "snapshot"])
+def test_subclasses_of_tensors_are_refused_by_files(torch: Any, tmp_path: Path, way: str) -> None:
+    from tests.elements.boxes import Boxes
+
+    ds = ad.Dataset.range(2).map(lambda i: Boxes(torch.tensor([i]), "XYXY"))
+    with pytest.raises(ad.StructureError, match=r"cannot be written to a file: tests\.elements\.boxes\.Boxes"):
+        list(ds.save(str(tmp_path / "it")) or [] if way == "save" else getattr(ds, way)(str(tmp_path / "it")))
+
+
+def test_what_torch_stacks_as_a_tensor_is_a_leaf(torch: Any) -> None:
+    tensordict = pytest.importorskip("tensordict")
+    element = tensordict.TensorDict({"a": torch.arange(2), "b": {"c": torch.ones(2, 3)}}, batch_size=[2])
+    ds = ad.Dataset.from_iterable([element, element])
+    (batch,) = ds.batch(2)
+    assert type(batch) is tensordict.TensorDict
+    assert (batch.batch_size, batch["b", "c"].shape) == ((2, 2), (2, 2, 3))
+    rows = list(ds.unbatch())
+    assert [(type(row), row["a"].item()) for row in rows] == [(tensordict.TensorDict, i) for i in (0, 1, 0, 1)]
+    assert next(iter(ds))["a"].data_ptr() != element["a"].data_ptr()  # nobody can change another's
+    with pytest.raises(ad.StructureError, match="TensorDict is not copied to a device"):
+        list(ds.prefetch_to_device("cpu"))
+
+
+class Stacked:
+    """What torch stacks, as a TensorDict."""
+
+    def __init__(self, tensor: Any) -> None:
+        self.tensor = tensor
+        self.shape = tensor.shape
+
+    def detach(self) -> Stacked:
+        return Stacked(self.tensor.detach())
+
+    def clone(self) -> Stacked:
+        return Stacked(self.tensor.clone())
+
+    def __iter__(self) -> Any:
+        return map(Stacked, self.tensor)
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return cls(func([one.tensor for one in args[0]], *args[1:], **(kwargs or {})))
+
+
+def test_classes_with_functions_of_torch_are_stacked_by_torch(torch: Any) -> None:
+    ds = ad.Dataset.from_iterable([Stacked(torch.tensor([i, i])) for i in range(3)])
+    (batch,) = ds.batch(3)
+    assert type(batch) is Stacked
+    assert batch.tensor.tolist() == [[0, 0], [1, 1], [2, 2]]
+    assert [row.tensor.tolist() for row in ds.batch(3).unbatch()] == batch.tensor.tolist()

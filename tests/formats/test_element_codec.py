@@ -177,6 +177,44 @@ def test_a_class_whose_name_is_no_text_is_an_error() -> None:
         decode_element(broken)
 
 
+class Plain:
+    """Neither a dataclass nor a named tuple; what it does when it is made or ends would run by a file's will."""
+
+    made = 0
+
+    def __new__(cls) -> Any:
+        cls.made += 1
+        return super().__new__(cls)
+
+    def __del__(self) -> None:
+        type(self).made += 1
+
+
+class PlainTuple(tuple[Any, ...]):
+    pass
+
+
+@pytest.mark.parametrize(("tag", "kind"), [(b"k", Plain), (b"n", PlainTuple), (b"n", Plain), (b"k", PlainTuple)])
+def test_no_other_class_is_made_even_without_fields(tag: bytes, kind: type) -> None:
+    data = tag + encode_element(kind.__module__) + encode_element(kind.__qualname__) + encode_element({})
+    with pytest.raises(ad.DataLossError, match=f"{kind.__name__} is not a (named tuple|dataclass)"):
+        decode_element(data)
+    assert Plain.made == 0
+
+
+@pytest.mark.parametrize("dtype", ["S0", "U0", "V0"])
+def test_items_without_a_size_are_few(dtype: str) -> None:
+    few = np.ndarray((3, 5), dtype, b"")
+    read = decode_element(encode_element(few))
+    assert (read.shape, read.dtype.itemsize) == ((3, 5), 0)
+    many = np.ndarray((1 << 40,), dtype, b"")
+    with pytest.raises(ad.StructureError, match="without a size"):
+        encode_element(many)
+    head = encode_element(np.ndarray((7,), dtype, b""))
+    with pytest.raises(ad.DataLossError, match="items without a size"):
+        decode_element(head.replace((7).to_bytes(8, "little"), (1 << 40).to_bytes(8, "little"), 1))
+
+
 def test_a_pickle_is_no_element() -> None:
     with pytest.raises(ad.DataLossError):
         decode_element(pickle.dumps(Fraction(1, 2)))

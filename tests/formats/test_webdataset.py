@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import io
+import os
 import tarfile
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,9 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from asyncdata.errors import DataLossError, PlanError
+from asyncdata.formats import webdataset
 from asyncdata.formats.sample_decoders import Decoders
 from asyncdata.formats.tar import BLOCK
-from asyncdata.formats.webdataset import SampleParser, key_of
+from asyncdata.formats.webdataset import KeysSeen, SampleParser, key_of
 
 
 def archive(*members: tuple[str, bytes], form: int = tarfile.PAX_FORMAT) -> bytes:
@@ -104,12 +108,109 @@ def test_what_is_in_an_archive(members: list[tuple[str, str, bytes]]) -> None:
         if extension in expected[-1]:
             expected[-1]["twice"] = True
         expected[-1][extension] = content
+    expected = [*up_to_apart(expected)]
     found = parsed(
         archive(*[(f"{key}.{extension}", content) for key, extension, content in members]), decoders=Decoders(None)
     )
     assert len(found) == len(expected)
     for sample, one in zip(found, expected, strict=True):
-        assert isinstance(sample, DataLossError) if "twice" in one else sample == one
+        assert isinstance(sample, DataLossError) if "twice" in one or "apart" in one else sample == one
+
+
+def up_to_apart(samples: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """The samples up to the first one that has no member of the last one with its key."""
+    before: dict[str, set[str]] = {}
+    for sample in samples:
+        members = {*sample} - {"__key__", "twice"}
+        if not before.get(sample["__key__"], members) & members:
+            yield {"apart": True}
+            return
+        before[sample["__key__"]] = members
+        yield sample
+
+
+APART = [("a.jpg", b"1"), ("b.jpg", b"2"), ("a.cls", b"1"), ("b.cls", b"2")]
+
+
+@pytest.mark.parametrize("block", [1, 700, 1 << 20])
+def test_members_that_stand_apart_are_an_error_and_no_halves(block: int) -> None:
+    *found, error = parsed(archive(*APART), block)
+    assert found == [{"__key__": "a", "jpg": b"1"}, {"__key__": "b", "jpg": b"2"}]
+    assert isinstance(error, DataLossError)
+    assert "more members of the sample 'a', which has come before, are at byte 2048" in str(error)
+
+
+def test_members_apart_are_found_whatever_else_is_wrong_with_them() -> None:
+    *_, error = parsed(archive(("a.jpg", b"1"), ("b.jpg", b"2"), ("a.cls", b"x")))
+    assert "stand together" in str(error)
+
+
+def test_a_key_may_come_again_with_a_complete_sample_or_in_another_archive() -> None:
+    again = archive(("a.x", b"1"), ("a.y", b"2"), ("b.x", b"3"), ("a.x", b"4"))
+    assert [sample["__key__"] for sample in parsed(again)] == ["a", "b", "a"]
+    assert parsed(archive(*APART[:2]) + archive(*APART[2:]))[2:] == [
+        {"__key__": "a", "cls": 1},
+        {"__key__": "b", "cls": 2},
+    ]
+
+
+def test_keys_are_forgotten_at_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(webdataset, "REMEMBERED", 2)
+    seen = KeysSeen()
+    found = [seen.completes(key, frozenset(extension)) for key, extension in zip("abcabcdefa", "xxxyyyxxxx")]
+    assert found == [False] * 3 + [True] * 3 + [False] * 4
+
+
+NO_FILES = [tarfile.LNKTYPE, tarfile.SYMTYPE, tarfile.FIFOTYPE, tarfile.CHRTYPE, tarfile.BLKTYPE, b"M", b"Q"]
+
+
+@pytest.mark.parametrize("form", [tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
+@pytest.mark.parametrize("kind", NO_FILES)
+@pytest.mark.parametrize("name", ["b.cls", "b" * 120 + ".cls"])
+@pytest.mark.parametrize("block", [300, 1 << 20])
+def test_a_sample_with_a_member_that_is_no_file_is_an_error(kind: bytes, form: int, name: str, block: int) -> None:
+    if form == tarfile.USTAR_FORMAT and len(name) > 100:
+        return
+    file, key = io.BytesIO(), name.partition(".")[0]
+    with tarfile.open(fileobj=file, mode="w", format=form) as made:
+        for member, content in (("a.cls", b"1"), (f"{key}.jpg", b"2"), (name, None), ("c.cls", b"3")):
+            info = tarfile.TarInfo(member)
+            info.size = len(content or b"")
+            if content is None:
+                info.type, info.linkname = kind, "a.cls"
+            made.addfile(info, io.BytesIO(content or b""))
+    first, error, last = parsed(file.getvalue(), block)
+    assert (first["cls"], last["cls"]) == (1, 3)
+    assert isinstance(error, DataLossError)
+    assert f"{name!r} is a {'link' if kind in b'12' else 'member of kind'}" in str(error)
+
+
+@pytest.mark.parametrize("kind", [tarfile.DIRTYPE, b"V", b"D"])
+def test_folders_and_names_of_archives_are_no_members(kind: bytes) -> None:
+    file = io.BytesIO()
+    with tarfile.open(fileobj=file, mode="w") as made:
+        for member in ("a.x", "set.v1", "a.y"):
+            info = tarfile.TarInfo(member)
+            info.type = tarfile.REGTYPE if member.startswith("a") else kind
+            made.addfile(info, io.BytesIO())
+    assert parsed(file.getvalue()) == [{"__key__": "a", "x": b"", "y": b""}]
+
+
+@pytest.mark.parametrize("dereference", [True, False])
+def test_links_that_tar_writes_are_noticed(dereference: bool, tmp_path: Path) -> None:
+    """Files with one inode are written as hard links, whichever samples they belong to."""
+    (tmp_path / "a.jpg").write_bytes(b"picture")
+    (tmp_path / "a.cls").write_bytes(b"1")
+    os.link(tmp_path / "a.jpg", tmp_path / "b.jpg")
+    (tmp_path / "b.cls").write_bytes(b"2")
+    os.symlink("a.jpg", tmp_path / "c.jpg")
+    names = sorted(os.listdir(tmp_path))
+    with tarfile.open(tmp_path / "made.tar", "w", dereference=dereference) as made:
+        for name in names:
+            made.add(tmp_path / name, name)
+    found = parsed((tmp_path / "made.tar").read_bytes())
+    kinds = [type(sample).__name__ for sample in found]
+    assert kinds == (["dict"] * 3 if dereference else ["dict", "DataLossError", "DataLossError"])
 
 
 def test_every_position_leads_on() -> None:

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from enum import Enum
+from functools import partial, reduce, singledispatch, wraps
 from operator import attrgetter, itemgetter, methodcaller
 from pathlib import Path, PurePosixPath
 from typing import Any, ClassVar
@@ -542,3 +543,137 @@ def mended(function: Callable[..., Any]) -> Callable[..., Any]:
     exec("def breaks(x):\n    return x", place)
     place["breaks"].__qualname__ = function.__qualname__
     return place["breaks"]
+
+
+def add_one(x: Any) -> Any:
+    return x + 1
+
+
+def add_two(x: Any) -> Any:
+    return x + 2
+
+
+class Chain:
+    """Calls functions that it holds in a list."""
+
+    def __init__(self, *functions: Any) -> None:
+        self.functions = [*functions]
+        self.named = {"first": functions[0]}
+
+    def __call__(self, x: Any) -> Any:
+        return reduce(lambda value, function: function(value), self.functions, x)
+
+
+def chain_of(*functions: Any) -> Any:
+    held = [*functions]
+    return lambda x: reduce(lambda value, function: function(value), held, x)
+
+
+class Fitted:
+    """Learns a number in one method, which another one uses."""
+
+    def fit(self, x: Any) -> Fitted:
+        self.weight = x
+        return self
+
+    def predict(self, x: Any) -> Any:
+        self.calls = getattr(self, "calls", 0) + 1
+        return self.scaled(x)
+
+    def scaled(self, x: Any) -> Any:
+        self.last = x * self.weight
+        return self.last
+
+
+HOLDERS: list[Callable[[Any], Any]] = [
+    np.vectorize,
+    lambda function: np.vectorize(function, signature="(n)->(n)"),
+    partial,
+    lambda function: partial(map, function),
+    Chain,
+    chain_of,
+    lambda function: Chain(chain_of(function)).__call__,
+    lambda function: wraps(repr)(lambda x: function(x)),
+    singledispatch,
+]
+
+
+@pytest.mark.parametrize("holder", HOLDERS)
+def test_functions_that_callables_hold_count(holder: Callable[[Any], Any], tmp_path: Path) -> None:
+    one, two = contents_of((holder(add_one),)), contents_of((holder(add_two),))
+    assert one != two
+    assert contents_of((holder(add_one),)) == one
+
+
+def test_a_cache_of_another_vectorised_function_is_not_used(tmp_path: Path) -> None:
+    ds = ad.Dataset.range(3)
+    path = str(tmp_path / "cache")
+    assert list(ds.map(np.vectorize(add_one)).cache(path)) == [1, 2, 3]
+    with pytest.raises(ad.AsyncDataError, match=r"step 2 was map\(add_one\), and is map\(add_two\) now"):
+        list(ds.map(np.vectorize(add_two)).cache(path))
+
+
+def test_arguments_of_vectorize_count() -> None:
+    made = [np.vectorize(add_one, **more) for more in ({}, {"otypes": [float]}, {"excluded": {0}})]
+    assert len({contents_of((one,)) for one in made}) == 3
+
+
+def test_what_another_method_has_learnt_counts_and_what_the_called_one_writes_does_not() -> None:
+    one, two = Fitted().fit(1), Fitted().fit(2)
+    before = contents_of((one.predict,))
+    assert before != contents_of((two.predict,))
+    one.predict(5)
+    assert contents_of((one.predict,)) == before
+
+
+def test_a_ufunc_of_an_unknown_function_is_refused(tmp_path: Path) -> None:
+    ds = ad.Dataset.range(3).map(np.frompyfunc(add_one, 1, 1))
+    assert list(ds) == [1, 2, 3]
+    with pytest.raises(ad.PlanError, match=r"frompyfunc\(add_one\) does not show which function"):
+        list(ds.cache(str(tmp_path / "cache")))
+
+
+def fitted_models() -> list[tuple[Any, Any]]:
+    """Return pairs of functions of models that were fitted to different numbers."""
+    linear, preprocessing, pipeline, tree = [
+        pytest.importorskip(f"sklearn.{name}") for name in ("linear_model", "preprocessing", "pipeline", "tree")
+    ]
+
+    def scaler(last: int) -> Any:
+        return preprocessing.StandardScaler().fit([[1], [last]]).transform
+
+    def regressor(last: int) -> Any:
+        return tree.DecisionTreeRegressor(random_state=0).fit([[1], [2]], [1, last]).predict
+
+    def steps(last: int) -> Any:
+        made = pipeline.make_pipeline(preprocessing.StandardScaler(), linear.LinearRegression())
+        return made.fit([[1], [2]], [1, last]).predict
+
+    return [(make(2), make(3)) for make in (scaler, regressor, steps)]
+
+
+def test_what_estimators_of_scikit_learn_were_fitted_to_counts() -> None:
+    for one, two in fitted_models():
+        assert contents_of((one,)) != contents_of((two,))
+
+
+@pytest.mark.torch
+@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
+def test_code_and_numbers_of_modules_of_torch_count() -> None:
+    torch = pytest.importorskip("torch")
+    first, second = torch.nn.Linear(2, 2), torch.nn.Linear(2, 2)
+    pairs = [
+        (first, second),
+        (lambda x: first(x), lambda x: second(x)),
+        (torch.nn.Sequential(torch.nn.ReLU()), torch.nn.Sequential(torch.nn.Tanh())),
+        (torch.nn.Dropout(0.1), torch.nn.Dropout(0.2)),
+        (torch.jit.trace(first, torch.ones(2)), torch.jit.trace(second, torch.ones(2))),
+        (torch.jit.trace(add_one, torch.ones(1)), torch.jit.trace(add_two, torch.ones(1))),
+        (torch.compile(add_one), torch.compile(add_two)),
+    ]
+    for one, two in pairs:
+        assert contents_of((one,)) != contents_of((two,))
+        assert contents_of((one,)) == contents_of((one,))
+    again = torch.nn.Linear(2, 2)
+    again.load_state_dict(first.state_dict())
+    assert contents_of((again,)) == contents_of((first,))

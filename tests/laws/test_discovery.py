@@ -37,9 +37,9 @@ ABSTRACT = {
 }
 """Bases, of which no pipeline has a node."""
 
-ELSEWHERE = {"ArrowFile", "ParquetFile", "RemotePlan"}
-"""Nodes whose packages these tests have not: `tests/sources/test_arrow.py` and `test_parquet.py` are for them; and that
-of a cluster, for which `test_cluster.py` is."""
+ELSEWHERE = {"ArrowFile", "HttpStreamed", "ParquetFile", "RemotePlan"}
+"""Nodes whose packages these tests have not: `tests/sources/test_arrow.py` and `test_parquet.py`, and `tests/web`, are
+for them; and that of a cluster, for which `test_cluster.py` is."""
 
 
 ROUNDS = 10

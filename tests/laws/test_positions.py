@@ -34,7 +34,7 @@ def read_in_blocks(ds: ad.Dataset[Any]) -> tuple[list[Any], list[Block], Any]:
                 break
             except Exception as error:
                 found.append(failed(error))
-            block = elements._reader.piece  # noqa: SLF001
+            block = elements._reader.held.piece  # noqa: SLF001
             if block is not None and (not blocks or block is not blocks[-1]):
                 blocks.append(block)
         return found, blocks, elements.state_dict()

@@ -320,7 +320,17 @@ def test_damage_is_an_error_that_names_the_file(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "content", ["", "[]", "{}", '{"compression": null}', '{"compression": null, "shards": [["a"]]}']
+    "content",
+    [
+        "",
+        "[]",
+        "{}",
+        '{"compression": null}',
+        '{"compression": null, "shards": [["a"]]}',
+        '{"version": 99, "compression": null, "shards": []}',
+        "[" * 200_000,
+    ],
+    ids=lambda content: content[:60],
 )
 def test_a_manifest_that_is_damaged_is_an_error_that_names_it(path: Path, content: str) -> None:
     ad.Dataset.range(3).save(path)

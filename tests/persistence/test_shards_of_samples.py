@@ -106,6 +106,15 @@ def test_what_would_not_be_read_as_it_is_written(tmp_path: Path, wrong: Any, mes
     assert visible(tmp_path) == []
 
 
+def test_samples_that_would_be_read_as_parts_of_one_are_refused(tmp_path: Path) -> None:
+    rows = [{"__key__": "a", "txt": ""}, {"__key__": "b", "txt": ""}, {"__key__": "a", "txt": "again"}]
+    names = ad.Dataset.from_list(rows).write_webdataset(tmp_path / "whole")
+    assert list(ad.WebDataset(names)) == rows
+    wrong = ad.Dataset.from_iterable([*rows[:2], {"__key__": "a", "cls": 1}])
+    with pytest.raises(StructureError, match="an earlier sample also has the __key__ 'a', with other members"):
+        wrong.write_webdataset(tmp_path / "parts")
+
+
 @pytest.mark.formats
 def test_webdataset_reads_the_archives(tmp_path: Path) -> None:
     wds = pytest.importorskip("webdataset")

@@ -65,6 +65,14 @@ def put(service: Any, key: str, content: bytes) -> str:
     return f"az://tests/{key}"
 
 
+def test_markers_of_folders_are_no_files(service: Any, options: dict[str, Any]) -> None:
+    files = [put(service, f"marked/{name}", b"") for name in ("a.txt", "in/b.txt")]
+    for name in ("marked/", "marked/in/", "marked/lone/"):
+        put(service, name, b"")
+    assert list(ad.Dataset.list_files("az://tests/marked/**", shuffle=False, storage_options=options)) == files
+    assert list(ad.Dataset.list_files("az://tests/marked/*", shuffle=False, storage_options=options)) == files[:1]
+
+
 def test_files_are_listed_read_and_gone_on_with(service: Any, options: dict[str, Any]) -> None:
     rng = random.Random(5)
     texts = [b"".join(b"%d\n" % rng.randrange(10**9) for _ in range(count)) for count in (200_000, 0, 30)]

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 import asyncdata as ad
+from asyncdata.__main__ import main
 from asyncdata.errors import DataLossError, ResumeError
 from asyncdata.storage import StorageOptions, store_for
 from tests.remote.web import Request, Web
@@ -315,6 +316,35 @@ def test_signed_addresses_are_read_and_not_told(server: Web) -> None:
         list(ds)
     told = [str(caught.value), *caught.value.__notes__, ds.explain(), json.dumps(state), repr(ds)]
     assert not [one for one in told if "secret" in one]
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [("a.csv", b"id,name\n1,one\n2,two\n"), ("a.jsonl", b'{"id":1}\n{"id":2}\n'), ("a.txt", b"1\n2\n")],
+)
+@pytest.mark.parametrize("query", ["", "?signature=very%2Fsecret", "?a=[1]&b=*"])
+def test_commands_take_a_web_address_with_a_query(
+    name: str, content: bytes, query: str, server: Web, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    url = server.put(f"{name}{query}", content)
+    assert main(["inspect", url]) == 0
+    told = capsys.readouterr()
+    assert "bytes     unknown\nelements  2\n" in told.out
+    assert main(["convert", url, str(tmp_path), "--to", "jsonl"]) == 0
+    assert len(list(ad.JsonLinesDataset(sorted(map(str, tmp_path.glob("*.jsonl")))))) == 2
+    server.fault = lambda number, request: 404
+    assert main(["inspect", url]) == 2
+    assert main(["convert", url, str(tmp_path / "b"), "--to", "jsonl"]) == 2
+    told = capsys.readouterr()
+    assert "no such object" in told.err
+    assert "secret" not in told.err + told.out
+
+
+def test_csv_files_at_a_web_address(server: Web) -> None:
+    url = server.put("a.csv?signature=x", b"id\n1\n2\n")
+    found = ad.experimental.make_csv_dataset(url, 2, num_epochs=1, shuffle=False)
+    assert [batch["id"].tolist() for batch in found] == [[1, 2]]
+    assert list(ad.Dataset.list_files(url)) == [url]
 
 
 def test_parts_stay_small_where_the_budget_is(server: Web, tmp_path: Path) -> None:

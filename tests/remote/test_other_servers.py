@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import sys
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 
 import asyncdata as ad
+from asyncdata.storage.store_options import CLIENT, RETRY, STORES
 from tests.ports import reserved_ports
 from tests.remote.conftest import accepts, answers, started
 
@@ -75,14 +77,119 @@ def test_keys_that_obstore_cannot_ask_for_are_loud(moto: str) -> None:
     options = {"endpoint": moto, "region": "us-east-1", "access_key_id": "a", "secret_access_key": "b"}
     found = ad.Dataset.list_files("s3://odd/good/*", storage_options=options)  # folders that consoles make do no harm
     assert list(found) == ["s3://odd/good/a.txt"]
-    for pattern in ("s3://odd/bad/*", "s3://odd/bad//*", "s3://odd/**"):
-        with pytest.raises(OSError, match="bad//b.txt"):
+    for pattern in ("s3://odd/bad/*", "s3://odd/bad//*", "s3://odd/**", "s3://odd/*/*"):
+        with pytest.raises(OSError, match='Path "bad//(b.txt)?" contained empty path segment'):
             ad.Dataset.list_files(pattern, storage_options=options)
     with pytest.raises(OSError, match=r"bad//b\.txt"):
         list(ad.TextLineDataset("s3://odd/bad//b.txt", storage_options=options))
     with pytest.raises(OSError, match="an empty part"):
         ad.Dataset.from_tensor_slices([b"x"]).write_tfrecords("s3://odd/new//here", storage_options=options)
     assert client.list_objects_v2(Bucket="odd", Prefix="new")["KeyCount"] == 0
+
+
+@pytest.mark.parametrize("bad", ["bad//b.txt", "bad/./b.txt", "bad/../b.txt", "bad/\x7f.txt"])
+def test_keys_that_obstore_cannot_parse_do_no_harm_where_they_do_not_match(moto: str, bad: str) -> None:
+    client = client_of(moto)
+    name = f"beside-{bad.encode().hex()}"
+    client.create_bucket(Bucket=name)
+    keys = [
+        "a.txt",
+        "b/a.txt",
+        "b/c/d.txt",
+        "bad/c.txt",
+        "bad/c/part-0.txt",
+        "bad/part-0.txt",
+        "bad/part-1.txt",
+        "c.txt",
+    ]
+    for key in [*keys, bad]:
+        client.put_object(Bucket=name, Key=key, Body=b"1")
+    options = {"endpoint": moto, "region": "us-east-1", "access_key_id": "a", "secret_access_key": "b"}
+    for pattern, found in [
+        ("*.txt", ["a.txt", "c.txt"]),
+        ("?/*.txt", ["b/a.txt"]),
+        ("[b]/**", ["b/a.txt", "b/c/d.txt"]),
+        ("*/c.txt", ["bad/c.txt"]),
+        ("b*/c/*", ["b/c/d.txt", "bad/c/part-0.txt"]),
+        ("b*/c/**/*.txt", ["b/c/d.txt", "bad/c/part-0.txt"]),
+        *([("bad/part-*", ["bad/part-0.txt", "bad/part-1.txt"])] if bad < "bad/part-" else []),  # listed from there on
+    ]:
+        listed = ad.Dataset.list_files(f"s3://{name}/{pattern}", shuffle=False, storage_options=options)
+        assert list(listed) == [f"s3://{name}/{key}" for key in found], pattern
+    with pytest.raises(OSError, match="Error parsing Path|contained empty path segment"):
+        list(ad.Dataset.list_files(f"s3://{name}/**", storage_options=options))
+
+
+@pytest.mark.parametrize(
+    ("scheme", "options"),
+    [("s3", {"region": "us-east-1", "access_key_id": "a", "secret_access_key": "b"}), ("gs", {"bearer_token": "x"})],
+)
+def test_markers_of_folders_are_no_files(moto: str, scheme: str, options: dict[str, str]) -> None:
+    client = client_of(moto)
+    name = f"markers{scheme}"
+    client.create_bucket(Bucket=name)
+    files = ["a/empty.txt", "a/full.txt", "a/in/b.txt", "empty", "z.txt"]
+    for key in [*files, "a/", "a/in/", "lone/", "a/lone/"]:
+        client.put_object(Bucket=name, Key=key, Body=b"1\n" if key.endswith("full.txt") else b"")
+    options = {("base_url" if scheme == "gs" else "endpoint"): moto, **options}
+
+    def listed(pattern: str) -> list[str]:
+        found = ad.Dataset.list_files(f"{scheme}://{name}/{pattern}", shuffle=False, storage_options=options)
+        return [url.removeprefix(f"{scheme}://{name}/") for url in found]
+
+    assert listed("**") == files
+    assert listed("*") == ["empty", "z.txt"]
+    assert listed("a/*") == ["a/empty.txt", "a/full.txt"]
+    with pytest.raises(FileNotFoundError, match="no file matches"):
+        listed("a/in*")
+    names = [f"{scheme}://{name}/{path}" for path in listed("a/*")]
+    assert list(ad.TextLineDataset(names, storage_options=options)) == [b"1"]
+
+
+@pytest.mark.parametrize(
+    ("url", "options", "message"),
+    [
+        ("s3://b/*", {"allow_http": True}, r"'allow_http' is an option of the connection: .*'client_options'"),
+        ("gs://b/*", {"Timeout": "5s"}, "'Timeout' is an option of the connection"),
+        ("az://b/*", {"proxy_url": "x", "account_name": "a"}, "'proxy_url' is an option of the connection"),
+        (
+            "s3://b/*",
+            {"acces_key_id": "secret-word"},
+            "no option 'acces_key_id'; the options are access_key_id, .*region",
+        ),
+        ("gs://b/*", {"region": "x"}, "no option 'region'; the options are .*bearer_token"),
+        ("az://b/*", {"acount_name": "x"}, "no option 'acount_name'; the options are .*account_name"),
+        ("https://host/x.txt", {"region": "x"}, "a web server has no storage_options but 'client_options'"),
+        ("s3://b/*", {"client_options": {"alow_http": True}}, "no option 'alow_http' in client_options; .*allow_http"),
+        ("s3://b/*", {"client_options": True}, "'client_options' must be a dict of options, got bool"),
+        ("s3://b/*", {"retry_config": {"retries": 3}}, "no option 'retries' in retry_config; .*max_retries"),
+    ],
+)
+def test_options_that_are_unknown_are_errors_with_the_known_ones(
+    url: str, options: dict[str, Any], message: str
+) -> None:
+    pytest.importorskip("obstore")
+    with pytest.raises(ad.PlanError, match=message) as caught:
+        list(ad.TextLineDataset(url, storage_options=options))
+    assert "secret-word" not in str(caught.value)
+    writable = url.replace("*", "folder")
+    if not url.startswith("http"):
+        with pytest.raises(ad.PlanError, match=message):
+            ad.Dataset.from_tensor_slices([b"x"]).write_tfrecords(writable, storage_options=options)
+
+
+def test_the_known_options_are_those_of_obstore() -> None:
+    folder = Path(pytest.importorskip("obstore").__file__).parent / "_store"
+    found: dict[str, list[str]] = {}
+    for path in folder.glob("*.pyi"):
+        for kind in ast.parse(path.read_text()).body:
+            if isinstance(kind, ast.ClassDef):
+                fields = [field.target for field in kind.body if isinstance(field, ast.AnnAssign)]
+                found[kind.name] = sorted(field.id for field in fields if isinstance(field, ast.Name))
+    assert found["ClientConfig"] == sorted(CLIENT)
+    assert found["RetryConfig"] == sorted(RETRY)
+    stores = {"S3": "S3Config", "GCS": "GCSConfig", "MicrosoftAzure": "AzureConfig"}
+    assert {store: found[name] for store, name in stores.items()} == {name: [*STORES[name]] for name in stores}
 
 
 def test_google_storage(moto: str) -> None:

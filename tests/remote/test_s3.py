@@ -103,6 +103,16 @@ async def test_names_with_odd_characters(bucket: Bucket) -> None:
     assert list(found) == [f"{bucket.url}/a b/[x]?.txt"]
 
 
+def test_markers_of_folders_are_no_files(bucket: Bucket) -> None:
+    files = [bucket.put(name, b"") for name in ("a.txt", "in/b.txt")]
+    for name in ("in/", "lone/"):
+        bucket.put(name, b"")
+    listed = [
+        ad.Dataset.list_files(f"{bucket.url}/{one}", False, storage_options=bucket.options) for one in ("**", "*")
+    ]
+    assert [*map(list, listed)] == [files, files[:1]]
+
+
 def test_many_names_are_listed_as_they_are_read(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("asyncdata.sources.listing.MANY", 10)
     monkeypatch.setattr("asyncdata.sources.listing.PAGE", 7)

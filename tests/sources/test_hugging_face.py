@@ -175,3 +175,42 @@ def test_files_that_it_keeps_are_read_by_us(tmp_path: Path) -> None:
         ad.JsonLinesDataset(tmp_path / "a.jsonl"),
     ):
         assert list(ds) == [expected(number) for number in range(ROWS)]
+
+
+@pytest.mark.formats
+@pytest.mark.parametrize(
+    ("stored", "batch"),
+    [
+        pytest.param([16_777_217, None], np.array([16_777_217, None]), id="missing"),
+        pytest.param([2**40 + 1], np.array([2**40 + 1]), id="int64"),
+        pytest.param([0.1], np.array([0.1]), id="float64"),
+        pytest.param([b"ab\0\0"], np.array([b"ab\0\0"], object), id="bytes"),
+    ],
+)
+def test_without_a_format_values_are_what_was_stored(stored, batch):
+    """What datasets 5.2 changes with its formats: the table in docs/formats.md."""
+    datasets = pytest.importorskip("datasets")
+    ds = ad.Dataset.from_source(datasets.Dataset.from_dict({"value": stored}))
+    assert [row["value"] for row in ds] == list(stored)
+    (found,) = ds.batch(len(stored))
+    assert found["value"].dtype == batch.dtype
+    assert found["value"].tolist() == batch.tolist()
+
+
+@pytest.mark.formats
+def test_without_a_format_large_integers_are_themselves():
+    datasets = pytest.importorskip("datasets")
+    ds = ad.Dataset.from_source(datasets.Dataset.from_dict({"value": np.array([2**63 + 5], np.uint64)}))
+    assert [row["value"] for row in ds] == [2**63 + 5]
+    with pytest.raises(ad.StructureError, match="does not fit int64"):
+        list(ds.batch(1))
+    (found,) = ds.map(lambda row: np.uint64(row["value"])).batch(1)
+    assert found.dtype == np.uint64
+
+
+@pytest.mark.parametrize("first", [0.5, 16_777_217])
+def test_a_batch_of_numbers_does_not_depend_on_their_order(first):
+    numbers = sorted([0.5, 16_777_217], key=lambda number: number != first)
+    (found,) = ad.Dataset.from_iterable(numbers).batch(2)
+    assert found.dtype == np.float64
+    assert found.tolist() == numbers

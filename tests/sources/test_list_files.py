@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import json
 import os
 from collections.abc import Callable
@@ -13,6 +14,7 @@ import pytest
 import asyncdata as ad
 from asyncdata.checkpoint import inspect_state
 from asyncdata.errors import ResumeError
+from asyncdata.storage.local import LocalStore, is_path
 from tests.states import edited
 
 
@@ -154,3 +156,37 @@ def test_an_account_of_a_state_is_for_people(tmp_path: Path) -> None:
     line = inspect_state(stopped(tmp_path)).splitlines()[0]
     assert line.startswith("plan       40 files #")
     assert len(line) == len("plan       40 files #12345678")
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    for name in ("a/b/c/f.txt", "a/b/g.txt", "a/.h/x.txt", "a/b/.k.txt", "top.txt", "z/q.txt", "[x]/y.txt"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("x")
+    (tmp_path / "a" / "link").symlink_to(tmp_path / "z")
+    (tmp_path / "a" / "dead").symlink_to("nowhere")
+    return tmp_path
+
+
+PATTERNS = ("**", "**/", "*/**", "a/**", "a/**/", "**/*.txt", "**/b/**", "a/b/**/g.txt", "a/**/c/*", "**/c/**/*.txt")
+OTHERS = ("*.txt", "top.txt/**", "x/**", "a**", "**b/*", "./**/*.txt", "*/*/**/f.txt", "**/.h/*", "a/.h/**", "**/z/*")
+
+
+@pytest.mark.parametrize("pattern", [*PATTERNS, *OTHERS])
+@pytest.mark.parametrize("base", ["", "absolute"])
+def test_patterns_match_what_glob_gives(pattern: str, base: str, tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tree)
+    pattern = str(tree) + os.sep + pattern if base else pattern
+    found = [entry.path for entry in LocalStore().list(pattern)]
+    assert found == sorted(filter(is_path, glob.glob(pattern, recursive=True)))
+
+
+def test_links_to_folders_above_are_not_followed(tree: Path) -> None:
+    for number, place in enumerate(("", "a", "a/b", "a/b/c", "z")):
+        (tree / place / f"again{number}").symlink_to(tree)
+        (tree / place / f"here{number}").symlink_to(tree / place)
+    (tree / "a" / "b" / "to_z").symlink_to(tree / "z")
+    (tree / "z" / "to_b").symlink_to(tree / "a" / "b")
+    found = list(ad.Dataset.list_files(f"{tree}/**/g.txt", shuffle=False))
+    assert found == [str(tree / name / "g.txt") for name in ("a/b", "a/link/to_b", "z/to_b")]
+    assert list(ad.Dataset.list_files(f"{tree}/**/**/top.txt", shuffle=False)) == [str(tree / "top.txt")]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bz2
 import gzip
+import lzma
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +14,7 @@ import numpy as np
 import pytest
 
 import asyncdata as ad
+from asyncdata.cli.recognised import found_at
 from asyncdata.formats.compression import zstd_module
 from asyncdata.formats.tfrecord import frame
 from asyncdata.testing import check_resumes
@@ -95,3 +97,54 @@ def test_the_program_zstd(tmp_path: Path) -> None:
     except FileNotFoundError:
         pytest.skip("the program zstd is not installed")
     assert list(ad.TextLineDataset(f"{path}.zst")) == [b"one"] * 100_000
+
+
+NOT_READ = {
+    "xz": lzma.compress(b"one\ntwo\n"),
+    "lz4": bytes.fromhex("04224d186440a70800008066f64d650a74776f0a00000000"),
+    "snappy": bytes.fromhex("ff060000734e61507059010c0000b0f4a5f46f6e650a74776f0a"),
+    "zip": b"PK\x03\x04" + bytes(100),
+    "7z": b"7z\xbc\xaf\x27\x1c" + bytes(100),
+}
+
+
+@pytest.mark.parametrize("kind", NOT_READ)
+def test_other_compressions_are_an_error_and_not_taken_for_content(kind: str, tmp_path: Path) -> None:
+    (tmp_path / "plain").write_bytes(b"three\n")
+    path = tmp_path / "lines"
+    path.write_bytes(NOT_READ[kind])
+    found = results(ad.TextLineDataset([path, tmp_path / "plain"]))
+    assert found == [Failed("DataLossError"), b"three"]
+    with pytest.raises(
+        ad.DataLossError, match=rf"lines: it is compressed \({kind}\), which is not supported: decompress"
+    ):
+        next(iter(ad.TextLineDataset(path)))
+    assert b"".join(results(ad.TextLineDataset(path, ""))).startswith(NOT_READ[kind][:3])
+    with pytest.raises(ad.DataLossError) as caught:
+        ad.JsonLinesDataset(path, index=True)[0]
+    assert f"the file is compressed ({kind})" in str(caught.value.__notes__)
+    with pytest.raises(ad.PlanError, match=rf"compressed \({kind}\), which is not supported"):
+        found_at(str(path))
+
+
+@pytest.mark.formats
+@pytest.mark.parametrize(("log", "most"), [(27, 8), (28, 1 << 28), (31, 1 << 31)])
+def test_a_window_of_zstd_may_be_as_large_as_a_record(log: int, most: int, tmp_path: Path) -> None:
+    """`zstd --long=31` writes such files. Memory is taken only for what was decompressed."""
+    zstd = zstd_module()
+    names = zstd.CompressionParameter
+    packed = zstd.ZstdCompressor(options={names.window_log: log, names.content_size_flag: 0})
+    path = tmp_path / "lines.zst"
+    path.write_bytes(packed.compress(b"one\n" * 50_000) + packed.flush())
+    assert len(list(ad.TextLineDataset(path, max_record_bytes=most))) == 50_000
+    if log == 27:
+        return
+    (tmp_path / "plain").write_bytes(b"two\n")
+    *found, last = ad.TextLineDataset([path, tmp_path / "plain"], max_record_bytes=most - 1).ignore_errors()
+    assert (found, last) == ([], b"two")
+    with pytest.raises(
+        ad.DataLossError, match=f"a window of more than {most // 2} bytes.*give a max_record_bytes"
+    ) as caught:
+        next(iter(ad.TextLineDataset(path, "ZSTD", max_record_bytes=most - 1)))
+    assert "corrupt" not in str(caught.value)
+    assert len(list(ad.FixedLengthRecordDataset(path, 4, compression_type="ZSTD"))) == 50_000

@@ -646,6 +646,83 @@ def test_methods_that_would_have_to_be_awaited_are_refused(name: str, log: Path)
         list(ad.Dataset.from_async_iterable(kind(log)))
 
 
+class OfMosaic:
+    """A stream with the methods of `StreamingDataset` of mosaicml-streaming 0.13."""
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(SIZE))
+
+    def state_dict(self, num_samples: int, from_beginning: bool) -> dict[str, Any]:
+        raise AssertionError
+
+    def load_state_dict(self, obj: dict[str, Any]) -> None:
+        raise AssertionError
+
+
+class OfLitData(OfMosaic):
+    """A stream with the methods of `StreamingDataset` of litdata 0.2."""
+
+    def state_dict(self, num_samples_yielded: int, num_workers: int, batch_size: int) -> dict[str, Any]:  # type: ignore[override]
+        raise AssertionError
+
+
+class OfIterator(OfMosaic):
+    """A stream whose iterator has such methods."""
+
+    state_dict = load_state_dict = None  # type: ignore[assignment]
+
+    def __iter__(self) -> Iterator[int]:
+        class Numbers(OfMosaic):
+            numbers = iter(range(SIZE))
+
+            def __iter__(self) -> Iterator[int]:
+                return self  # type: ignore[return-value]
+
+            def __next__(self) -> int:
+                return next(self.numbers)
+
+        return Numbers()  # type: ignore[return-value]
+
+
+class Named(OfMosaic):
+    """A stream whose `load_state_dict` can be called by name alone."""
+
+    def state_dict(self) -> dict[str, Any]:  # type: ignore[override]
+        raise AssertionError
+
+    def load_state_dict(self, *, state: Any) -> None:  # type: ignore[override]
+        raise AssertionError
+
+
+@pytest.mark.parametrize("kind", [OfMosaic, OfLitData, OfIterator, Named])
+@pytest.mark.parametrize("make", [lambda kind: ad.Dataset.from_iterable(kind()), ad.Dataset.from_generator])
+def test_methods_of_another_protocol_are_not_called(kind: Any, make: Any) -> None:
+    check_resumes(lambda: make(kind).shuffle(7, seed=1).batch(4), places=4)
+    if kind is not OfIterator:
+        assert "is run again up to the position: its state_dict needs arguments of its own" in str(make(kind).explain())
+
+
+class WithDefaults(LogReader):
+    """A stream whose methods can be called without their further arguments."""
+
+    def state_dict(self, detail: bool = False, **_: Any) -> Any:
+        return {"offset": self.offset}
+
+    def load_state_dict(self, state: Any, strict: bool = True) -> None:
+        self.offset = state["offset"]
+
+
+def test_arguments_with_defaults_are_left_out(log: Path) -> None:
+    with ad.Dataset.from_generator(WithDefaults, args=(log,)).iterate() as entries:
+        first = [next(entries) for _ in range(9)]
+        state = entries.state_dict()
+    WithDefaults.read.clear()
+    rest = list(ad.Dataset.from_generator(WithDefaults, args=(log,)).iterate(state=state))
+    assert len(first) + len(rest) == SIZE
+    assert WithDefaults.read[0] > 0, "it went on at its own offset"
+    assert "resumes at its own offset" in str(ad.Dataset.from_generator(WithDefaults, args=(log,)).explain())
+
+
 def test_a_dataset_within_a_dataset_goes_on_at_its_own_place() -> None:
     def inner() -> ad.Dataset[int]:
         return ad.Dataset.range(30).shuffle(7, seed=1)

@@ -109,3 +109,15 @@ def test_zeros_without_an_end_are_an_error(path: Path) -> None:
     assert [next(elements) for _ in SAMPLES] == SAMPLES
     with pytest.raises(ad.DataLossError, match="max_record_bytes"):
         next(elements)
+
+
+def test_members_that_stand_apart_are_the_same_error_with_an_index(tmp_path: Path) -> None:
+    paths = [tmp_path / name for name in ("apart.tar", "whole.tar")]
+    paths[0].write_bytes(archive(("a.jpg", b"1"), ("b.jpg", b"2"), ("a.cls", b"x"), ("c.jpg", b"3")))
+    paths[1].write_bytes(archive(("a.jpg", b"4"), ("b.jpg", b"5"), ("a.jpg", b"6")))
+    found = results(ad.WebDataset(paths))
+    assert [one if isinstance(one, Failed) else one["jpg"] for one in found] == [b"1", b"2", found[2], b"4", b"5", b"6"]
+    indexed = ad.WebDataset(paths, index=True)
+    assert (results(indexed), len(indexed)) == (found, 6)
+    with pytest.raises(ad.DataLossError, match="are at byte 2048, and the rest of the file is not read"):
+        indexed[2]

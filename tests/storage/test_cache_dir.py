@@ -9,7 +9,9 @@ import random
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -313,8 +315,9 @@ def test_who_waits_for_an_object_finds_it_then(tmp_path: Path, monkeypatch: pyte
     replace = os.replace
 
     def slow(source: str, target: str) -> None:
-        waiting.start()
-        waiting.join(0.2)  # it may not end before the object has its name
+        if str(target).endswith(".data"):
+            waiting.start()
+            waiting.join(0.2)  # it may not end before the object has its name
         replace(source, target)
 
     monkeypatch.setattr(module.os, "replace", slow)
@@ -335,3 +338,62 @@ def test_who_waits_for_an_object_finds_it_then(tmp_path: Path, monkeypatch: pyte
 def test_mistakes(given: Any, problem: str) -> None:
     with pytest.raises(PlanError, match=problem):
         given()
+
+
+@pytest.fixture
+def folder_to_read() -> Iterator[Path]:
+    """A folder that all users may read."""
+    with tempfile.TemporaryDirectory() as made:
+        os.chmod(made, 0o755)
+        yield Path(made)
+
+
+AS_NOBODY = """
+import os, sys, tempfile
+import asyncdata as ad
+
+def read(folder):
+    return list(ad.TextLineDataset(sys.argv[1], cache_dir=folder))
+
+read(tempfile.mkdtemp())  # imports what another user may not be able to
+os.setgid(65534)
+os.setuid(65534)
+for _ in range(2):
+    print(*read(sys.argv[2]))
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "getuid") or os.getuid() != 0, reason="only root may become another user")
+def test_a_user_who_may_not_write_reads_what_has_changed(server: Web, folder_to_read: Path) -> None:
+    folder = folder_to_read
+    url = server.put("a.txt", b"old")
+    assert list(ad.TextLineDataset(url, cache_dir=folder)) == [b"old"]
+    done = as_nobody(url, folder)
+    assert done.stdout.split() == ["b'old'"] * 2, done.stderr
+    server.put("a.txt", b"new")
+    done = as_nobody(url, folder)
+    assert done.stdout.split() == ["b'new'"] * 2, done.stderr
+    assert "read without being cached" in done.stderr
+    cached.VERIFIED.clear()
+    assert list(ad.TextLineDataset(url, cache_dir=folder)) == [b"new"]
+
+
+def as_nobody(*arguments: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", AS_NOBODY, *map(str, arguments)], capture_output=True, text=True, timeout=60, check=False
+    )
+
+
+@pytest.mark.parametrize("kind", ["link", "pipe"])
+@pytest.mark.parametrize("name", ["data", "json"])
+def test_what_is_no_file_of_the_cache_is_not_read(server: Web, tmp_path: Path, kind: str, name: str) -> None:
+    url = server.put("a.txt", b"right")
+    assert list(ad.TextLineDataset(url, cache_dir=tmp_path)) == [b"right"]
+    (path,) = (tmp_path / module.FOLDER).glob(f"*.{name}")
+    other = tmp_path / "other"
+    path.rename(other)
+    before = other.read_bytes()
+    path.symlink_to(other) if kind == "link" else os.mkfifo(path)
+    cached.VERIFIED.clear()
+    assert list(ad.TextLineDataset(url, cache_dir=tmp_path)) == [b"right"]
+    assert other.read_bytes() == before

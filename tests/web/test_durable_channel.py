@@ -242,7 +242,7 @@ def test_a_full_channel_of_one_segment_is_emptied_too(run: Run, tmp_path: Path) 
                 sent = 0
                 assert channel.stats()["bytes"] < 300
         async with ad.DurableChannel(tmp_path, max_bytes=2000) as channel:
-            assert not await channel.send(b"again", found[-1].decode())
+            assert not await channel.send(found[-1], found[-1].decode())
 
     run(body)
 

@@ -97,13 +97,14 @@ def test_each_kind_of_body(channel: Any) -> None:
     assert stored(channel) == [{"a": 1}, 2, {"a": 3}, 4, 5, 6, 7, b"8", b"\x00raw"]
 
 
-def test_decode_makes_items_of_their_bytes(channel: Any) -> None:
+def test_decode_makes_items_of_their_bytes(channel: Any, caplog: pytest.LogCaptureFixture) -> None:
     with client_of(ingest_app(channel, decode=int)) as client:
         assert client.post("/ingest", content=b"1\n2\n", headers=NDJSON).json() == {"accepted": 2}
         assert client.post("/ingest", content=b"3", headers=BYTES).json() == {"accepted": 1}
         reply = client.post("/ingest", content=b"4\n5\nsix\n7\n", headers=NDJSON)
         assert (reply.status_code, reply.json()["line"], reply.json()["accepted"]) == (400, 3, 0)
-        assert "ValueError: invalid literal for int()" in reply.json()["error"]
+        assert reply.json()["error"] == "line 3: the server's decode= cannot decode it"  # the reason is the server's
+    assert "line 3: ValueError: invalid literal for int()" in caplog.text
     assert stored(channel, decode=int) == [1, 2, 3]
 
 

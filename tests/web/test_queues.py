@@ -16,7 +16,10 @@ import pytest
 
 import asyncdata as ad
 from asyncdata.testing import check_resumes
-from tests.running import WAYS
+from asyncdata.web.nats_stream import NatsReader
+from asyncdata.web.queue_reader import MessagesRemovedError
+from tests.reference import failed
+from tests.running import WAYS, taken
 from tests.web.queue_servers import Server, nats_server, redis_server
 
 pytestmark = [pytest.mark.web, pytest.mark.usefixtures("nothing_left")]
@@ -77,11 +80,34 @@ class NatsQueue:
 
         asyncio.run(body())
 
-    def send(self, numbers: Any) -> None:
+    def make(self, **config: Any) -> None:
+        self.run(lambda stream: stream.add_stream(name="numbers", subjects=["numbers.*"], **config))
+        self.made = True
+
+    def publish(self, subject: str, numbers: Any, **headers: str) -> None:
         async def work(stream: Any) -> None:
-            if not self.made:
-                await stream.add_stream(name="numbers", subjects=["numbers.*"])
-                self.made = True
+            for number in numbers:
+                await stream.publish(f"numbers.{subject}", b"%d" % number, headers=headers or None)
+
+        self.run(work)
+
+    def make_consumer(self, name: str, **config: Any) -> None:
+        """Make a durable consumer, as `nats consumer add` does; the client does not know all settings."""
+        body = {"stream_name": "numbers", "config": {"durable_name": name, "ack_policy": "explicit", **config}}
+
+        async def work() -> None:
+            async with await nats.connect(f"nats://127.0.0.1:{self.server.port}") as connection:
+                subject = f"$JS.API.CONSUMER.DURABLE.CREATE.numbers.{name}"
+                reply = await connection.request(subject, json.dumps(body).encode())
+                assert "error" not in json.loads(reply.data), reply.data
+
+        asyncio.run(work())
+
+    def send(self, numbers: Any) -> None:
+        if not self.made:
+            self.make()
+
+        async def work(stream: Any) -> None:
             for number in numbers:
                 await stream.publish(f"numbers.{number % 2}", b"%d" % number)
 
@@ -93,6 +119,12 @@ class NatsQueue:
     def read(self, group: str | None = None, **how: Any) -> ad.Dataset[int]:
         url = f"nats://127.0.0.1:{self.server.port}"
         return ad.Dataset.from_nats(url, "numbers", durable=group, **{"follow": False, **how}).map(int)
+
+
+@pytest.fixture
+def nats_queue(tmp_path: Path) -> Iterator[NatsQueue]:
+    with nats_server(tmp_path) as server:
+        yield NatsQueue(server)
 
 
 @pytest.fixture(params=["redis", "nats"])
@@ -114,9 +146,11 @@ def test_it_gives_all_in_order_and_goes_on_anywhere(queue: Queue) -> None:
         state = json.loads(json.dumps(numbers.state_dict()))
     queue.keep(1100)  # of what was given together, and the state is in the midst of, all
     assert found + list(queue.read().iterate(state=state)) == [*range(2100)]
-    with pytest.raises(ad.ResumeError, match="no longer|removed"):
-        queue.keep(100)
-        list(queue.read().iterate(state=state))
+    queue.keep(100)
+    with queue.read().iterate(state=state) as numbers:
+        with pytest.raises(ad.DataLossError, match="removed before"):
+            next(numbers)
+        assert list(numbers) == [*range(2000, 2100)]
     queue.keep(30)
     check_resumes(queue.read)
     check_resumes(lambda: queue.read().map(abs, num_parallel_calls=2).shuffle(9, seed=1).batch(4))
@@ -232,7 +266,41 @@ def test_what_redis_sent_and_nobody_acknowledged_comes_first(tmp_path: Path) -> 
             client.xgroup_create("numbers", "trainers", "0")
             assert client.xreadgroup("trainers", "asyncdata", {"numbers": ">"}, count=3)
             client.xdel("numbers", client.xrange("numbers", count=1)[0][0])
-        assert list(queue.read("trainers")) == [1, 2, 3, 4]
+        with queue.read("trainers").iterate() as numbers:
+            with pytest.raises(ad.DataLossError, match="1 entries that consumer 'asyncdata' .* had received"):
+                next(numbers)
+            assert list(numbers) == [1, 2, 3, 4]
+
+
+def test_a_read_of_entries_that_were_all_trimmed_does_not_end_it(tmp_path: Path) -> None:
+    with redis_server(tmp_path) as server:
+        queue = RedisQueue(server)
+        queue.send(range(5))
+        with queue.client() as client:
+            client.xgroup_create("numbers", "trainers", "0")
+            assert client.xreadgroup("trainers", "asyncdata", {"numbers": ">"}, count=3)
+        queue.keep(2)
+        with queue.read("trainers").iterate() as numbers:
+            with pytest.raises(ad.DataLossError, match="3 entries"):
+                next(numbers)
+            assert list(numbers) == [3, 4]
+        assert list(queue.read("trainers")) == []
+
+
+@pytest.mark.parametrize("group", [None, "trainers"])
+def test_repeated_names_of_fields_are_an_error_in_the_place_of_the_entry(tmp_path: Path, group: str | None) -> None:
+    with redis_server(tmp_path) as server:
+        with RedisQueue(server).client() as client:
+            client.xadd("numbers", {"n": 1})
+            client.execute_command("XADD", "numbers", "*", "n", "2", "m", "3", "n", "4")
+            client.xadd("numbers", {"n": 5, "m": 6})
+        ds = ad.Dataset.from_redis_stream(f"redis://127.0.0.1:{server.port}", "numbers", group=group, follow=False)
+        with ds.iterate() as entries:
+            assert next(entries) == {"n": b"1"}
+            with pytest.raises(ValueError, match="several fields of one name"):
+                next(entries)
+            assert next(entries) == {"n": b"5", "m": b"6"}
+        assert len(list(ds.ignore_errors())) == (2 if group is None else 0)
 
 
 def test_what_is_removed_before_it_is_read_is_an_error(queue: Queue) -> None:
@@ -253,6 +321,145 @@ def test_a_subject_of_nats(tmp_path: Path) -> None:
         queue.send(range(40))
         assert list(queue.read(subject="numbers.1")) == [*range(1, 40, 2)]
         check_resumes(lambda: queue.read(subject="numbers.1"))
+
+
+REMOVALS: dict[str, tuple[dict[str, Any], Any]] = {
+    "rollup": ({"allow_rollup_hdrs": True}, lambda queue: queue.publish("0", [1501], **{"Nats-Rollup": "sub"})),
+    "limit": ({"max_msgs_per_subject": 1500}, lambda queue: queue.publish("0", range(1501, 2701))),
+    "purge": ({}, lambda queue: queue.run(lambda stream: stream.purge_stream("numbers", subject="numbers.0"))),
+}
+
+
+@pytest.mark.parametrize("subject", [None, "numbers.0"])
+@pytest.mark.parametrize("way", REMOVALS)
+def test_messages_of_nats_that_are_removed_behind_one_that_stays_are_counted(
+    nats_queue: NatsQueue, monkeypatch: pytest.MonkeyPatch, way: str, subject: str | None
+) -> None:
+    monkeypatch.setattr("asyncdata.web.nats_stream.WAIT_SECONDS", 0.5)
+    config, remove = REMOVALS[way]
+    nats_queue.make(**config)
+    nats_queue.publish("kept", [0])
+    nats_queue.publish("0", range(1, 1501))
+    with nats_queue.read(subject=subject).prefetch(1).iterate() as numbers:
+        first = next(numbers)
+        remove(nats_queue)
+        found = taken(numbers)
+    lost = [item for item in found if not isinstance(item, int)]
+    there = [item for item in found if isinstance(item, int)]
+    assert lost == [failed(MessagesRemovedError())]
+    last = {"rollup": [1501], "limit": [*range(1201, 2701)], "purge": []}[way]
+    assert [first, *there] == [*range(first, first + 1000), *last]
+
+
+@pytest.mark.parametrize("subject", [None, "numbers.0"])
+def test_the_error_says_how_many_messages_of_nats_were_removed(nats_queue: NatsQueue, subject: str | None) -> None:
+    nats_queue.make(allow_rollup_hdrs=True)
+    nats_queue.publish("kept", [0])
+    nats_queue.publish("0", range(1, 1501))
+    with nats_queue.read(subject=subject).prefetch(1).iterate() as numbers:
+        next(numbers)
+        nats_queue.publish("0", [1501], **{"Nats-Rollup": "sub"})
+        with pytest.raises(ad.DataLossError, match=r": 50[01] messages were removed before they were read"):
+            list(numbers)
+
+
+@pytest.mark.parametrize("subject", [None, "numbers.1"])
+def test_messages_of_nats_that_a_limit_removed_before_reading_began_are_not_missed(
+    nats_queue: NatsQueue, subject: str | None
+) -> None:
+    nats_queue.make(max_msgs_per_subject=2)
+    nats_queue.send(range(30))
+    expected = [28, 29, 26, 27] if subject is None else [27, 29]
+    assert sorted(nats_queue.read(subject=subject)) == sorted(expected)
+    check_resumes(lambda: nats_queue.read(subject=subject))
+    nats_queue.send([30, 31])
+    assert sorted(nats_queue.read(subject=subject)) == ([28, 29, 30, 31] if subject is None else [29, 31])
+
+
+def test_a_subject_of_nats_of_which_nothing_comes_for_long_loses_nothing(
+    nats_queue: NatsQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While the others of the stream are removed by its limits."""
+    monkeypatch.setattr("asyncdata.web.nats_stream.WAIT_SECONDS", 0.2)
+    nats_queue.make(max_msgs=10)
+    nats_queue.publish("rare", [0])
+    waited, ends = threading.Semaphore(0), NatsReader.check_end
+
+    def check_end(self: NatsReader, state: Any) -> None:
+        ends(self, state)
+        waited.release()
+
+    monkeypatch.setattr(NatsReader, "check_end", check_end)
+    with nats_queue.read(subject="numbers.rare", follow=True).iterate() as numbers:
+        assert next(numbers) == 0
+        for number in range(1, 4):
+            nats_queue.publish("often", range(8))
+            for _ in range(2):
+                assert waited.acquire(timeout=60)
+            nats_queue.publish("often", range(8))
+            for _ in range(2):
+                assert waited.acquire(timeout=60)
+            nats_queue.publish("rare", [number])
+            assert next(numbers) == number
+
+
+@pytest.mark.parametrize(
+    "limits",
+    [{"max_batch": 10}, {"max_expires": 10**9}, {"max_ack_pending": 7}, {"max_batch": 3, "max_expires": 10**8}],
+)
+@pytest.mark.parametrize("follow", [False, True])
+def test_a_durable_consumer_of_nats_is_asked_for_what_it_allows(
+    nats_queue: NatsQueue, limits: dict[str, int], follow: bool
+) -> None:
+    nats_queue.send(range(35))
+    nats_queue.make_consumer("trainers", **limits)
+    if not follow:
+        assert list(nats_queue.read("trainers")) == [*range(35)]
+    with nats_queue.read("trainers", follow=True).iterate() as numbers:
+        assert not follow or taken(numbers, 35) == [*range(35)]
+        nats_queue.send([35])
+        assert next(numbers) == 35
+
+
+def test_a_durable_consumer_of_nats_that_is_made_anew_is_an_error(
+    nats_queue: NatsQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("asyncdata.web.nats_stream.WAIT_SECONDS", 0.2)
+    nats_queue.send(range(5))
+    for again in (False, True):
+        with nats_queue.read(f"trainers{again}", follow=True).iterate() as numbers:
+            assert taken(numbers, 5) == [*range(5)]
+            nats_queue.run(lambda stream, again=again: stream.delete_consumer("numbers", f"trainers{again}"))
+            if again:
+                nats_queue.make_consumer(f"trainers{again}")
+            with pytest.raises(ad.DataLossError, match=r"consumer 'trainers.*' was deleted"):
+                next(numbers)
+
+
+def test_a_push_consumer_of_nats_is_refused(nats_queue: NatsQueue) -> None:
+    nats_queue.send(range(5))
+    nats_queue.make_consumer("trainers", deliver_subject="inbox")
+    with pytest.raises(ad.PlanError, match=r"push consumer, .* 'inbox'.* name of a pull consumer"):
+        list(nats_queue.read("trainers"))
+
+
+def test_a_durable_consumer_of_another_subject_is_refused(nats_queue: NatsQueue) -> None:
+    nats_queue.send(range(6))
+    nats_queue.make_consumer("trainers", filter_subject="numbers.0")
+    nats_queue.make_consumer("all")
+    with pytest.raises(ad.PlanError, match=r"selects numbers.0, and subject= is 'numbers.1'"):
+        list(nats_queue.read("trainers", subject="numbers.1"))
+    with pytest.raises(ad.PlanError, match="selects all subjects"):
+        list(nats_queue.read("all", subject="numbers.1"))
+    assert list(nats_queue.read("trainers", subject="numbers.0")) == [0, 2, 4]
+    nats_queue.send([6])
+    assert list(nats_queue.read("trainers")) == [6]
+
+
+def test_a_stream_of_nats_that_is_not_there_is_an_error(nats_queue: NatsQueue) -> None:
+    for follow in (False, True):
+        with pytest.raises(ad.PlanError, match="no such stream"):
+            list(nats_queue.read(follow=follow))
 
 
 def test_a_consumer_that_nats_removes_while_nobody_reads_is_made_again(tmp_path: Path) -> None:
@@ -298,6 +505,30 @@ def test_a_server_of_nats_that_is_slow_is_waited_for(tmp_path: Path, monkeypatch
         queue.send(range(30))
         assert list(queue.read()) == [*range(30)]
     assert given_up
+
+
+def test_states_without_what_is_known_are_read(queue: Queue) -> None:
+    """As they were before readers counted what was removed."""
+    queue.send(range(30))
+    with queue.read().iterate() as numbers:
+        assert taken(numbers, 10) == [*range(10)]
+        state = numbers.state_dict()
+    del state["checksum"], state["position"]["state"]["known"], state["position"]["state"]["made"]
+    assert list(queue.read().iterate(state=state)) == [*range(10, 30)]
+    queue.keep(5)
+    with pytest.raises((ad.ResumeError, ad.DataLossError), match="removed"):
+        list(queue.read().iterate(state=state))
+
+
+def test_messages_that_a_step_holds_are_read_again_or_missed(queue: Queue) -> None:
+    queue.send(range(30))
+    with queue.read().shuffle(9, seed=1).iterate() as numbers:
+        found = taken(numbers, 10)
+        state = numbers.state_dict()
+    assert sorted([*found, *queue.read().shuffle(9, seed=1).iterate(state=state)]) == [*range(30)]
+    queue.keep(25)
+    with pytest.raises(ad.ResumeError):
+        list(queue.read().shuffle(9, seed=1).iterate(state=state))
 
 
 def test_a_state_is_of_one_queue(queue: Queue) -> None:

@@ -52,6 +52,35 @@ def test_an_item_begins_the_time_anew() -> None:
     run(body)
 
 
+@pytest.mark.parametrize("first", [0, 1e-9, 1.0, 5.0, 1e9])
+def test_signs_of_life_change_nothing(first: float) -> None:
+    async def body(again: Reconnecting) -> None:
+        again.received()
+        again.first = first
+        now = asyncio.get_running_loop().time
+        with pytest.raises(ConnectionError):
+            for number in range(100):
+                begun = now()
+                again.heard()
+                await again.wait(ConnectionError("broke"))
+                assert max(0.5, min(15, first * 2**number / 2)) <= now() - begun <= 30
+        assert 270 <= now() <= 300
+        assert again.attempts < 40
+
+    run(body)
+
+
+def test_items_do_not_make_it_ask_more_than_twice_a_second() -> None:
+    async def body(again: Reconnecting) -> None:
+        again.first = 0
+        for _ in range(100):
+            again.received()
+            await again.wait(ConnectionError("broke"))
+        assert asyncio.get_running_loop().time() >= 50
+
+    run(body)
+
+
 def test_a_stream_that_never_sent_anything_is_not_tried_again() -> None:
     async def body(again: Reconnecting) -> None:
         assert await attempts(again) == 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import socket
 import threading
 from collections.abc import Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -174,3 +175,36 @@ def test_mounted_in_another_application(tmp_path: Path) -> None:
         assert client.get("/data/health").json() == {"status": "ok"}
         assert json.loads(client.get("/data/openapi.json").text)["openapi"] == "3.1.0"
     assert found == [b"1"]
+
+
+@pytest.mark.parametrize("parser", ["h11", "httptools"])
+def test_a_client_that_leaves_in_its_body_leaves_no_traceback(parser: str, capfd: pytest.CaptureFixture[str]) -> None:
+    """Below a middleware that expects a reply to each request."""
+    applications = pytest.importorskip("starlette.applications")
+    base = pytest.importorskip("starlette.middleware.base")
+    routing = pytest.importorskip("starlette.routing")
+    pytest.importorskip(parser)
+    passed = threading.Semaphore(0)
+
+    async def dispatch(request: Any, call_next: Any) -> Any:
+        try:
+            return await call_next(request)
+        finally:
+            passed.release()
+
+    channel = ad.Channel()
+    app = applications.Starlette(routes=[routing.Mount("/", ingest_app(channel, max_body_bytes=5000))])
+    app.add_middleware(base.BaseHTTPMiddleware, dispatch=dispatch)
+    with served(app, http=parser) as url:
+        port = int(url.rpartition(":")[2])
+        for length in (100, 1_000_000):  # the second one is refused, and its client leaves before the end too
+            with socket.create_connection(("127.0.0.1", port)) as client:
+                lines = ("POST /ingest HTTP/1.1", "Host: 127.0.0.1", f"Content-Length: {length}")
+                head = "\r\n".join([*lines, "Content-Type: application/octet-stream", "", ""])
+                client.sendall(head.encode() + b"x" * 50)
+            assert passed.acquire(timeout=120)
+        with httpx.Client(base_url=url, timeout=120) as client:
+            assert client.post("/ingest", content=b"1", headers=BYTES).json() == {"accepted": 1}
+    assert "Error" not in capfd.readouterr().err
+    channel.close()
+    assert list(ad.Dataset.from_channel(channel)) == [b"1"]

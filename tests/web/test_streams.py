@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -14,62 +12,18 @@ import pytest
 import asyncdata as ad
 from tests.reference import Failed
 from tests.running import results
+from tests.web.streaming import Answer, events, head, http, running
 
 pytestmark = [pytest.mark.web, pytest.mark.usefixtures("nothing_left")]
 
 pytest.importorskip("httpx")
 server = pytest.importorskip("websockets.asyncio.server")
 
-Answer = Callable[[dict[str, str], asyncio.StreamWriter], Awaitable[None]]
 
-
-@contextmanager
-def running(start: Callable[[], Awaitable[Any]]) -> Iterator[int]:
-    """Run a server on a loop in a thread, and tell its port."""
-    ready, port = threading.Event(), [0]
-
-    async def body() -> None:
-        stop = asyncio.Event()
-        loops.append((asyncio.get_running_loop(), stop))
-        async with await start() as running:
-            port[0] = next(iter(running.sockets)).getsockname()[1]
-            ready.set()
-            await stop.wait()
-
-    loops: list[Any] = []
-    thread = threading.Thread(target=asyncio.run, args=(body(),))
-    thread.start()
-    assert ready.wait(120)
-    try:
-        yield port[0]
-    finally:
-        loop, stop = loops[0]
-        loop.call_soon_threadsafe(stop.set)
-        thread.join()
-
-
-@contextmanager
-def http(answer: Answer) -> Iterator[str]:
-    """A server that answers each request by a function of its headers, and then closes the connection."""
-
-    async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        head = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")[1:-2]
-        try:
-            await answer({line.partition(":")[0].lower(): line.partition(":")[2].strip() for line in head}, writer)
-            await writer.drain()
-        finally:
-            writer.close()
-
-    with running(lambda: asyncio.start_server(connected, "127.0.0.1", 0)) as port:
-        yield f"http://127.0.0.1:{port}/stream?secret=1"
-
-
-def head(kind: str, status: str = "200 OK", more: str = "") -> bytes:
-    return f"HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nConnection: close\r\n{more}\r\n".encode()
-
-
-def events(numbers: Any) -> bytes:
-    return b"".join(b"id: %d\ndata: %d\n\n" % (number, number) for number in numbers)
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reconnect as soon as servers ask for it."""
+    monkeypatch.setattr("asyncdata.web.reconnecting.SHORTEST_SECONDS", 0.001)
 
 
 def counting(count: int, each: int, asked: list[str]) -> Answer:
@@ -115,6 +69,161 @@ def test_events_without_ids_between_those_that_have_one_are_given_once() -> None
 
     with http(answer) as url:
         assert list(ad.Dataset.from_http_stream(url)) == [0, 1, 2, 3, 4]
+
+
+def pinged(headers: dict[str, str]) -> list[bytes]:
+    """Twelve events with ids, and after each third one two pings, which are not stored."""
+    first = int(headers.get("last-event-id", 0)) + 1
+    found: list[bytes] = []
+    for number in range(first, 13):
+        found.append(events([number]))
+        if number % 3 == 0:
+            found += [b"data: 0\n\n", b"data: -1\n\n"]
+    return found
+
+
+async def pinging(headers: dict[str, str], writer: asyncio.StreamWriter) -> None:
+    if headers.get("last-event-id") == "12":
+        writer.write(b"HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n")
+    else:
+        writer.write(head("text/event-stream") + b"retry: 1\n\n" + b"".join(pinged(headers)))
+
+
+@pytest.mark.parametrize("ahead", [1, 100])
+def test_a_state_after_any_event_leads_to_the_next_one(ahead: int) -> None:
+    with http(pinging) as url:
+        ds = ad.Dataset.from_http_stream(url).prefetch(ahead)
+        whole = list(ds)
+        assert len(whole) == 20
+        for count in range(21):
+            with ds.iterate() as items:
+                found = [next(items) for _ in range(count)]
+                state = json.loads(json.dumps(items.state_dict()))
+            found += ds.iterate(state=state)
+            assert [item for item in found if item > 0] == list(range(1, 13))
+            assert found[:count] == whole[:count]
+
+
+def test_events_that_a_step_holds_are_read_again_or_the_state_is_an_error() -> None:
+    """Those that come after a ping have other numbers when they come without it."""
+    with http(pinging) as url:
+        ds = ad.Dataset.from_http_stream(url).shuffle(4, seed=1, reshuffle_each_iteration=False)
+        refused = 0
+        for count in range(21):
+            with ds.iterate() as items:
+                found = [next(items) for _ in range(count)]
+                state = json.loads(json.dumps(items.state_dict()))
+            try:
+                found += ds.iterate(state=state)
+            except ad.ResumeError:
+                refused += 1
+                continue
+            assert sorted(item for item in found if item > 0) == list(range(1, 13))
+        assert 0 < refused < 20
+
+
+@pytest.mark.parametrize("count", range(1, 6))
+def test_a_state_after_the_first_events_of_a_batch(count: int) -> None:
+    with http(counting(20, 100, [])) as url:
+        ds = ad.Dataset.from_http_stream(url).batch(count)
+        with ds.iterate() as batches:
+            found = next(batches).tolist()
+            state = json.loads(json.dumps(batches.state_dict()))
+        for batch in ds.iterate(state=state):
+            found += batch.tolist()
+    assert found == list(range(20))
+
+
+@pytest.mark.parametrize("again", [b"", b"data: 0\n\n", b": x\n\ndata: 0\n\ndata: 0\n\n"])
+def test_pings_take_the_place_of_no_event(again: bytes) -> None:
+    """Pings have no ids and are not stored, so the server sends others, or none, when it is asked again."""
+    pings = b"data: 0\n\n" * 3
+
+    async def answer(headers: dict[str, str], writer: asyncio.StreamWriter) -> None:
+        first = int(headers.get("last-event-id", -1)) + 1
+        if first >= 12:
+            writer.write(b"HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n")
+            return
+        writer.write(head("text/event-stream") + b"retry: 1\n\n" + again + events(range(first, first + 4)) + pings)
+
+    with http(answer) as url:
+        found = list(ad.Dataset.from_http_stream(url))
+    assert [item for item in found if item] == list(range(1, 12))
+    assert found[-4:] == [11, 0, 0, 0]
+
+
+def test_events_without_an_id_that_differ_are_new() -> None:
+    """They are not stored: what comes after a reconnection is not what came before it."""
+    asked: list[str] = []
+
+    async def answer(headers: dict[str, str], writer: asyncio.StreamWriter) -> None:
+        asked.append(headers.get("last-event-id", ""))
+        writer.write(head("text/event-stream") + b"retry: 1\n\n")
+        writer.write(events([0]) if len(asked) == 1 else b"")
+        writer.writelines(b"data: %d\n\n" % (100 * len(asked) + number) for number in range(3))
+
+    with http(answer) as url:
+        found = list(ad.Dataset.from_http_stream(url).take(10))
+    assert found == [0, 100, 101, 102, 200, 201, 202, 300, 301, 302]
+    assert asked[:3] == ["", "0", "0"]
+
+
+def test_an_id_without_data_moves_the_place() -> None:
+    asked: list[str] = []
+
+    async def answer(headers: dict[str, str], writer: asyncio.StreamWriter) -> None:
+        asked.append(headers.get("last-event-id", ""))
+        if len(asked) == 1:
+            writer.write(head("text/event-stream") + b"retry: 1\n\n" + events([1]) + b"id: 5\n\nid: 6\n\n")
+        elif len(asked) == 2:
+            writer.write(head("text/event-stream") + events([7]))
+        else:
+            writer.write(b"HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n")
+
+    with http(answer) as url:
+        assert list(ad.Dataset.from_http_stream(url)) == [1, 7]
+    assert asked == ["", "6", "7"]
+
+
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_headers_go_to_no_other_host(elsewhere: bool) -> None:
+    secrets = {"Authorization": "Bearer x", "X-Api-Key": "k", "Cookie": "c=1", "Accept": "text/event-stream"}
+    told: list[dict[str, str]] = []
+
+    async def answer(headers: dict[str, str], writer: asyncio.StreamWriter) -> None:
+        told.append(headers)
+        if len(told) == 1:
+            to = f"http://localhost:{url.partition('127.0.0.1:')[2]}" if elsewhere else "/other"
+            writer.write(head("text/plain", "307 Temporary Redirect", f"Location: {to}\r\n"))
+        else:
+            writer.write(head("application/x-ndjson") + b"1\n")
+
+    with http(answer) as url:
+        assert list(ad.Dataset.from_http_stream(url, headers=secrets)) == [1]
+    own = {"accept": "text/event-stream, application/x-ndjson"}
+    sent = {name.lower(): value for name, value in secrets.items()}
+    expected = [sent, own if elsewhere else sent]
+    assert [{name: value for name, value in headers.items() if name in sent} for headers in told] == expected
+
+
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_headers_of_a_websocket_go_to_no_other_host(elsewhere: bool) -> None:
+    told: list[str | None] = []
+
+    async def talk(socket: Any) -> None:
+        await socket.send("1")
+
+    def redirect(connection: Any, request: Any) -> Any:
+        told.append(request.headers.get("X-Api-Key"))
+        if len(told) == 1:
+            answer = connection.respond(302, "")
+            answer.headers["Location"] = f"ws://localhost:{port}/other" if elsewhere else "/other"
+            return answer
+        return None
+
+    with running(lambda: server.serve(talk, "127.0.0.1", 0, process_request=redirect)) as port:
+        assert list(ad.Dataset.from_websocket(f"ws://127.0.0.1:{port}/", headers={"X-Api-Key": "k"})) == [1]
+    assert told == ["k", None if elsewhere else "k"]
 
 
 def test_servers_that_fail_for_a_while_are_asked_again() -> None:

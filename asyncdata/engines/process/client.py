@@ -38,6 +38,7 @@ from asyncdata.engines.process.protocol import (
 from asyncdata.engines.process.remote_queue import GoneError, RemoteBlockQueue
 from asyncdata.engines.process.server import serve
 from asyncdata.errors import AsyncDataError, PlanError, StageError, unstarted
+from asyncdata.executors.process.imports import WithImports
 from asyncdata.executors.process.pool import ending, most_slots
 from asyncdata.executors.process.shm_arena import (
     INLINE,
@@ -282,7 +283,7 @@ def sendable(plan: Node, slots: Slots) -> Message:
             raise PlanError(f"{node.label()} cannot run in another process: {node.process_bound_reason}, {ELSEWHERE}")
     buffers: list[pickle.PickleBuffer] = []
     try:
-        head = pickled_by_value(plan, buffers.append)
+        head = pickled_by_value(WithImports(plan), buffers.append)
     except Exception as error:
         raise PlanError(f"{culprit(plan)} cannot be sent to another process: {error}; {ADVICE}, {ELSEWHERE}") from error
     raw = [buffer.raw() for buffer in buffers]

@@ -15,6 +15,7 @@ from asyncdata.engines.process.guarded_elements import transfer_of
 from asyncdata.engines.process.protocol import RunRequest, StatisticsQuery, Stop
 from asyncdata.engines.process.remote_queue import GoneError, RemoteBlockQueue, RunReference
 from asyncdata.engines.stall import PATIENT, Patience
+from asyncdata.executors.process.imports import current_folder
 from asyncdata.graph.node import Node
 from asyncdata.observe.statistics import EngineStatistics
 from asyncdata.options import Options
@@ -29,12 +30,13 @@ class ProcessEngine:
     """Runs a pipeline in a process of its own, which stays for later epochs of the same plan."""
 
     def __init__(self, plan: Node, options: Options, run: RunSpec) -> None:
+        folder = current_folder()
         self.client = client_of(plan)
         process = self.client.process
         course = RunReference(process, next(process.numbers), run.start, run.plan.in_order, transfer_of(plan))
         self.queue: BlockQueue = (line := RemoteBlockQueue(course))
         self.line = line
-        self.order = RunRequest(options, run.epoch[0], run.start.position_with_skip())
+        self.order = RunRequest(options, run.epoch[0], run.start.position_with_skip(), folder)
         weakref.finalize(self, process.forget, course.run).atexit = False
         forks.register(self)
 

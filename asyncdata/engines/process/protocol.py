@@ -36,11 +36,12 @@ __all__ = (
 
 
 class RunRequest(NamedTuple):
-    """A run: how the plan is rewritten, the epoch, and where it starts."""
+    """A run: how the plan is rewritten, the epoch, where it starts, and in which current folder."""
 
     options: Options
     epoch: int
     start: Position
+    folder: str
 
 
 class BlockData(NamedTuple):

@@ -7,7 +7,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable
+from contextlib import suppress
 from multiprocessing.connection import Connection
 from typing import Any, Final
 
@@ -253,6 +253,7 @@ class PipelineServer:
         """Start a run."""
         try:
             order: RunRequest = self.attached.open(message.payload, copied=True)
+            os.chdir(order.folder)
             plan = ignoring(optimize(self.plan, order.options).plan)
             run = RunSpec.of(plan, order.epoch, Start.of(order.start), order.options.ram_budget)
             label, seconds = transfer_of(self.plan), order.options.patience
@@ -299,10 +300,7 @@ def wait_for_end(commands: Connection) -> None:
 
 def leave() -> None:
     """End the process at once, with any threads that do not return."""
-    flush: Callable[[], object]
-    for flush in (sys.stdout.flush, sys.stderr.flush):
-        try:
-            flush()
-        except (OSError, ValueError):
-            continue
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError, AttributeError):  # full, closed, or there is none
+            stream.flush()
     os._exit(0)

@@ -18,6 +18,7 @@ from typing import Any, Final, cast
 
 from asyncdata.errors import AsyncDataError, ClosedError, StageError, unstarted
 from asyncdata.executors.process.heartbeat import NOTHING, Heartbeats
+from asyncdata.executors.process.imports import current_folder
 from asyncdata.executors.process.shared_memory import SharedMemory
 from asyncdata.executors.process.shm_arena import SlotReader, SlotReference, Slots
 from asyncdata.executors.process.spawn import Context, WorkerProcess, at_exit, preload
@@ -75,10 +76,10 @@ def ending(code: int) -> str:
 class SharedFunction:
     """The work of a stage, pickled, in shared memory that is freed with the last reference to this."""
 
-    def __init__(self, name: bytes, pickled: bytes) -> None:
+    def __init__(self, name: bytes, pickled: bytes, folder: str) -> None:
         segment = SharedMemory.create(len(pickled))
         segment.map[:] = pickled
-        self.function = FunctionReference(name, segment.handle, segment.size)
+        self.function = FunctionReference(name, segment.handle, segment.size, folder)
         self.close = weakref.finalize(self, segment.close)
         self.close.atexit = False
 
@@ -120,9 +121,10 @@ class WorkerPool:
 
     def function(self, pickled: bytes) -> SharedFunction:
         """Return the work of a stage as workers find it while the stage holds it."""
-        name = blake2b(pickled, digest_size=16).digest()
+        folder = current_folder()
+        name = blake2b(pickled + os.fsencode(folder), digest_size=16).digest()
         if (function := self.functions.get(name)) is None:
-            function = self.functions[name] = SharedFunction(name, pickled)
+            function = self.functions[name] = SharedFunction(name, pickled, folder)
         return function
 
     def submit(self, job: PendingGroup) -> None:

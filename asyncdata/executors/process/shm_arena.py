@@ -31,7 +31,7 @@ import cloudpickle
 import numpy as np
 import numpy.typing as npt
 
-from asyncdata.elements.tensors import array_and_dtype, from_array_and_dtype, is_dense, is_tensor
+from asyncdata.elements.tensors import array_and_dtype, dtype_name, from_array_and_dtype, is_dense, is_tensor
 from asyncdata.executors.process.shared_memory import Mapping, SharedMemory, descriptors, make_private
 from asyncdata.executors.retry import MAINS
 from asyncdata.memory.memcpy import copy
@@ -286,7 +286,37 @@ def character(value: Any) -> Any:
     return (np.bytes_, (bytes(value),)) if isinstance(value, np.bytes_) else (np.str_, (str.__str__(value),))
 
 
-CHARACTERS: Final[dict[type, Any]] = {np.bytes_: character, np.str_: character}
+def masked(value: np.ma.MaskedArray[Any, Any]) -> Any:
+    """Return how a masked array travels: its own way loses that a mask is hard, and does not send its data apart."""
+    mask = None if value.mask is np.ma.nomask else value.mask
+    return masked_of, (np.asarray(value), mask, value.fill_value, value.hardmask)
+
+
+def masked_of(data: npt.NDArray[Any], mask: Any, fill_value: Any, hard: bool) -> Any:
+    """Return a masked array that was sent."""
+    return np.ma.MaskedArray(data, mask=np.ma.nomask if mask is None else mask, fill_value=fill_value, hard_mask=hard)
+
+
+def memory(value: memoryview) -> Any:
+    """Return how a memoryview travels: cloudpickle would send its bytes."""
+    memoryview(b"").cast("B").cast(cast("Any", value.format))  # raises for a format that cannot be had again
+    data = value.tobytes()
+    return memory_of, (data if value.readonly else bytearray(data), value.format, value.shape)
+
+
+def memory_of(data: bytes | bytearray, form: Any, shape: list[int]) -> memoryview:
+    """Return a memoryview that was sent."""
+    view = cast("Any", memoryview(data).cast(form))
+    return view if view.shape == shape else view.cast("B").cast(form, shape)
+
+
+REDUCERS: Final[dict[type, Any]] = {
+    np.bytes_: character,
+    np.str_: character,
+    np.ma.MaskedArray: masked,
+    memoryview: memory,
+}
+"""How values travel whose own ways, or cloudpickle's, change them."""
 
 
 class Named(pickle.Pickler):
@@ -294,17 +324,22 @@ class Named(pickle.Pickler):
 
     def __init__(self, file: io.BytesIO, keep: Callable[[pickle.PickleBuffer], object] | None) -> None:
         super().__init__(file, 5, buffer_callback=keep)
-        self.dispatch_table = {**copyreg.dispatch_table, **CHARACTERS}
+        self.dispatch_table = {**copyreg.dispatch_table, **REDUCERS}
 
 
 class TensorPickler(Named):
     """Pickles tensors of torch as arrays: torch's own way is slow and not out of band."""
 
     def reducer_override(self, obj: Any) -> Any:
-        kind: type[Any] = type(obj)  # pyright: ignore[reportUnknownVariableType]
-        if is_tensor(obj) and kind.__module__ == "torch" and kind.__name__ == "Tensor" and is_dense(obj):
-            return tensor_of, array_and_dtype(obj)
-        return NotImplemented
+        return reduced_tensor(obj)
+
+
+def reduced_tensor(obj: Any) -> Any:
+    """Return how a tensor travels as an array; `NotImplemented` for other values, and for tensors that cannot."""
+    kind: type[Any] = type(obj)  # pyright: ignore[reportUnknownVariableType]
+    if is_tensor(obj) and kind.__module__ == "torch" and kind.__name__ == "Tensor" and is_dense(obj):
+        return tensor_of, array_and_dtype(obj)
+    return NotImplemented
 
 
 def tensor_of(array: Any, name: str = "") -> Any:
@@ -346,6 +381,9 @@ def is_child_main(main: ModuleType | None) -> TypeGuard[ModuleType]:
     return main is not None and main.__name__ == "__mp_main__"
 
 
+UNPICKLED: Final = {"complex32", "float4_e2m1fn_x2"}
+"""Dtypes of tensors that torch 2.13 pickles in a way that it cannot unpickle."""
+
 CloudPickler: Final = cast("Any", cloudpickle).Pickler
 Cached: Final[Any] = type(cache(len))
 
@@ -373,8 +411,13 @@ class ByValuePickler(CloudPickler):
     """Sends functions and classes that cannot be imported, those with a cache among them."""
 
     dispatch_table: ClassVar[Any] = ChainMap(
-        CHARACTERS | {Cached: cached, cached_property: property_of}, CloudPickler.dispatch_table
+        REDUCERS | {Cached: cached, cached_property: property_of}, CloudPickler.dispatch_table
     )
+
+    def reducer_override(self, obj: Any) -> Any:
+        if is_tensor(obj) and dtype_name(obj) in UNPICKLED:
+            return reduced_tensor(obj)
+        return CloudPickler.reducer_override(self, obj)
 
 
 def dump_by_value(value: Any, buffers: list[pickle.PickleBuffer] | None) -> bytes:

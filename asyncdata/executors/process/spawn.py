@@ -7,13 +7,18 @@ import multiprocessing
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, suppress
 from functools import cache
 from multiprocessing import connection, process, spawn
-from multiprocessing.util import Finalize
+from multiprocessing.util import Finalize, get_temp_dir
+from pathlib import Path
+from shutil import rmtree
+from tempfile import mkdtemp
 from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
+from asyncdata.executors.process.imports import current_folder, folders_elsewhere
 from asyncdata.executors.retry import MAINS
 from asyncdata.runtime import forks
 
@@ -36,8 +41,9 @@ class Spawn:
 
     def get_preparation_data(self, name: str) -> dict[str, Any]:
         """Return the preparation of a process before it unpickles its target, without the import of the parent's main
-        module."""
+        module. An empty entry of `sys.path` remains the current folder, and this package is found in any case."""
         data: dict[str, Any] = spawn.get_preparation_data(name)
+        data["sys_path"] = [*sys.path, str(Path(__file__).parents[3])]
         return {key: value for key, value in data.items() if not key.startswith("init_main")}
 
     def __getattr__(self, name: str) -> Any:
@@ -86,9 +92,10 @@ class WorkerProcess(Process):
 
     def start(self) -> None:
         """Start it. If the fork server dies meanwhile, start again with a new one, a few times."""
+        current_folder()
         for attempt in range(START_TRIES):
             try:
-                with STARTING:
+                with STARTING, short_socket_path():
                     super().start()
                     forks.register(self)
             except ChildProcessError:  # this process was forked before this module was imported
@@ -114,6 +121,40 @@ class WorkerProcess(Process):
         """Be no child of a forked child, which could neither join it nor may read how it ended."""
         getattr(process, "_children").discard(self)  # noqa: B009
         forks.never_finalize(self)
+
+
+MOST_SOCKET_PATH: Final = 103
+"""The longest path of a socket, in bytes, that all systems allow."""
+SOCKET_NAME: Final = 20
+"""At least as many bytes as the name that multiprocessing gives the fork server's socket, with a slash before it."""
+
+
+@contextmanager
+def short_socket_path() -> Generator[None]:
+    """Have a fork server that is started meanwhile make its socket elsewhere, if the path in TMPDIR would be too long.
+
+    Batch systems such as Slurm set TMPDIR to long paths. Python 3.14 does the same.
+    """
+    config: dict[str, Any] = getattr(process.current_process(), "_config")  # noqa: B009
+    if METHOD != "forkserver" or len(os.fsencode(usual := get_temp_dir())) + SOCKET_NAME <= MOST_SOCKET_PATH:
+        yield
+        return
+    config["tempdir"] = short_folder(os.getpid()) or usual
+    try:
+        yield
+    finally:
+        config["tempdir"] = usual
+
+
+@cache
+def short_folder(process: int) -> str | None:
+    """Return a folder of a process with a short path, which is removed at its exit; `None` if none can be made."""
+    for parent in ("/tmp", "/var/tmp", "/dev/shm"):
+        with suppress(OSError):
+            folder = mkdtemp(prefix="pymp-", dir=parent)
+            Finalize(None, rmtree, (folder, True), exitpriority=-100)  # as multiprocessing's own
+            return folder
+    return None
 
 
 SERVER_DIED: Final = (EOFError, ConnectionError, FileNotFoundError)
@@ -184,7 +225,8 @@ def modules_of(fn: Any) -> set[str]:
     used = [names.get(name) for name in code.co_names] if code is not None else []
     found = {module.__name__ for module in used if isinstance(module, ModuleType)}
     found.add(getattr(fn, "__module__", None) or "__main__")
-    return {name for name in found.difference(MAINS) if name.partition(".")[0] not in THREADED}
+    others = THREADED.union(folders_elsewhere())  # the server would look for the latter in other folders
+    return {name for name in found.difference(MAINS) if name.partition(".")[0] not in others}
 
 
 def preload(modules: set[str]) -> None:

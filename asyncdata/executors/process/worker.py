@@ -47,11 +47,12 @@ MAX_FUNCTIONS: Final = 64
 
 
 class FunctionReference(NamedTuple):
-    """The place of a stage's pickled work; its `name` is a hash of that."""
+    """The place of a stage's pickled work, and the current folder of its calls; its `name` is a hash of both."""
 
     name: bytes
     handle: str
     size: int
+    folder: str
 
 
 class TaskRequest(NamedTuple):
@@ -82,9 +83,13 @@ class WorkerState:
         self.attached = SlotReader()
         self.drafted = 0  # bytes that were needed last time
         self.functions: OrderedDict[bytes, GroupWork] = OrderedDict()
+        self.folder = ""  # the current one, as far as it is known
 
     def learn(self, function: FunctionReference) -> GroupWork:
-        """Return the work of a stage, which is unpickled once."""
+        """Return the work of a stage, which is unpickled once. The current folder may have changed since the start."""
+        if function.folder != self.folder:
+            os.chdir(function.folder)
+            self.folder = function.folder
         if function.name not in self.functions:
             memory = SharedMemory.attach(function.handle, function.size, last=False)
             self.functions[function.name] = pickle.loads(memory)

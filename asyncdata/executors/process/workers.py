@@ -15,6 +15,7 @@ from typing import Any, Final
 from asyncdata.errors import PlanError, StageError
 from asyncdata.executors.function_call import ChunkSizer, noted
 from asyncdata.executors.group_work import GroupWork
+from asyncdata.executors.process.imports import WithImports
 from asyncdata.executors.process.pool import PendingGroup, PoolHandle, SharedFunction, WorkerPool
 from asyncdata.executors.process.shm_arena import Message, dump_by_value, dumps, is_passing, pack, pickled_by_value
 from asyncdata.executors.process.spawn import modules_of
@@ -44,7 +45,7 @@ Finished = Callable[[Group], None]
 def pickled(work: GroupWork) -> bytes:
     """Return a stage's functions as they travel; `PlanError` for one that cannot."""
     try:
-        return pickled_by_value(work)
+        return pickled_by_value(WithImports(work))
     except Exception as error:
         raise PlanError(
             f"{work.label} cannot be sent to a worker process: {error}; a function is sent with its globals and its "

@@ -169,3 +169,93 @@ def test_a_fork_server_that_always_ends_is_an_error_that_says_so(way: str, monke
         ds = ds.with_options(ad.Options(placement="process"))
     with pytest.raises(ad.StageError, match="fork server of multiprocessing has ended 5 times"):
         list(ds)
+
+
+LONG = """
+import os, pathlib, sys, tempfile
+import asyncdata as ad
+for _ in range(2):
+    assert list(ad.Dataset.range(3).map(abs, 1, executor="process")) == [0, 1, 2]
+assert list(ad.Dataset.range(3).with_options(ad.Options(placement="process"))) == [0, 1, 2]
+import multiprocessing
+assert multiprocessing.util.get_temp_dir().startswith(sys.argv[1])
+print(multiprocessing.forkserver._forkserver._forkserver_address)
+"""
+
+
+@forkserver
+@pytest.mark.parametrize("length", first_by_default([120, 60, 80, 84, 88, 200]))
+def test_workers_start_whatever_length_the_path_of_temporary_files_has(length: int, tmp_path: Path) -> None:
+    folder = str(tmp_path / "x") if len(str(tmp_path)) >= length - 2 else str(tmp_path / ("x" * length))[:length]
+    Path(folder).mkdir()
+    command = [sys.executable, "-c", LONG, folder]
+    done = subprocess.run(
+        command, env={**os.environ, "TMPDIR": folder}, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert not Path(done.stdout.strip()).parent.exists(), "it was removed at the exit"
+
+
+MOVED = """
+import os, sys
+assert sys.path[0] == ""
+for folder in ("first", "second"):
+    os.makedirs(folder)
+    for name in ("early", "late", "beside"):
+        with open(f"{folder}/{name}.py", "w") as file:
+            file.write(f"def here(_):\\n    return {folder!r}\\n")
+os.makedirs("second/package")
+with open("second/package/__init__.py", "w") as file:
+    file.write("from package.part import here")
+with open("second/package/part.py", "w") as file:
+    file.write("def here(_):\\n    import beside\\n    return beside.here(_)\\n")
+os.chdir("first")
+import early
+import asyncdata as ad
+
+def run(fn):
+    if sys.argv[1] == "executor":
+        return ad.Dataset.range(2).map(fn, 1, executor="process")
+    return ad.Dataset.range(2).map(fn).with_options(ad.Options(placement="process"))
+
+kept = run(early.here)  # with it, worker processes
+assert list(kept) == ["first"] * 2
+os.chdir("../second")
+import late, package
+for fn, folder in ((early.here, "first"), (late.here, "second"), (package.here, "second")):
+    assert list(run(fn)) == [folder] * 2, (fn, folder)
+
+def beside(_):
+    with open("beside.py") as file:
+        return "second" in file.read()
+
+ds = run(beside)
+for folder in ("first", "second", "first"):
+    os.chdir(f"../{folder}")
+    assert list(ds) == [folder == "second"] * 2
+os.makedirs("gone")
+os.chdir("gone")
+os.rmdir("../gone")
+try:
+    list(ds)
+except ad.StageError as error:
+    assert "current folder of this process was removed" in str(error)
+else:
+    raise AssertionError
+"""
+
+
+@pytest.mark.parametrize("where", first_by_default(["executor", "placement"]))
+def test_workers_find_the_modules_of_a_notebook_whose_folder_has_changed(where: str, tmp_path: Path) -> None:
+    """Of modules of one name in several folders, they find the one that was imported."""
+    path = {"PYTHONPATH": str(Path(ad.__file__).parents[1])}
+    done = subprocess.run(
+        [sys.executable, "-c", MOVED, where],
+        cwd=tmp_path,
+        env={**os.environ, **path},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr

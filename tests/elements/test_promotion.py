@@ -1,0 +1,174 @@
+"""Values of several dtypes in one leaf of a batch, and tables of other packages: unchanged, or an error says why."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import asyncdata as ad
+from asyncdata.elements.structure import stack
+
+BIG = 2**53 + 1
+
+
+@pytest.mark.parametrize(
+    ("column", "want"),
+    [
+        ([np.uint64(5), 7], np.array([5, 7], np.int64)),
+        ([7, np.uint64(2**64 - 1)], np.array([7, 2**64 - 1], np.uint64)),
+        ([np.int64(-1), np.uint64(BIG)], np.array([-1, BIG])),
+        ([True, np.uint64(3), 4], np.array([1, 3, 4])),
+        ([1, 0.5], np.array([1, 0.5])),
+        ([np.int64(2**53), 0.5], np.array([2.0**53, 0.5])),
+        ([np.int32(5), np.float32(0.5)], np.array([5, 0.5])),
+        ([np.datetime64("2020-01-01", "D"), np.datetime64(5, "s")], np.array(["2020-01-01", 5], "M8[s]")),
+        ([np.arange(2, dtype=np.int32), np.array([0.5, 1])], np.array([[0, 1], [0.5, 1]])),
+        ([np.array(["a"]), np.array(["bcd"])], np.array([["a"], ["bcd"]])),
+    ],
+)
+def test_values_that_fit_one_dtype(column: list[Any], want: Any) -> None:
+    made = stack(column)
+    assert made.dtype == want.dtype
+    assert made.tolist() == want.tolist()
+    (batch,) = ad.Dataset.from_iterable(column).batch(2 if len(column) == 2 else 3)
+    assert batch.tolist() == want.tolist()
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        [BIG, 0.5],
+        [np.int64(BIG), np.float64(0.5)],
+        [np.uint64(2**64 - 1), -1],
+        [np.uint64(2**63 + 1), 0.5],
+        [BIG, 1j],
+        [np.array([BIG]), np.array([0.5])],
+        [np.array([BIG]), np.array([2**63 + 5], np.uint64)],
+        [np.array([BIG]), np.array([1], np.uint64), np.array([2])],
+        [np.array(2**63 - 1), np.array(0.5)],
+        [np.datetime64("1500-01-01", "D"), np.datetime64(5, "ns")],
+        [np.array(["1500-01-01"], "M8[D]"), np.array([5], "M8[ns]")],
+        [np.array(["9999-01-01", "NaT"], "M8[D]"), np.array([5, 6], "M8[ns]")],
+        [np.timedelta64(5, "s"), 7],
+        [np.array([1]), np.array(["a"])],
+        [np.array([1]), np.array(["2020"], "M8[D]")],
+        [np.ma.array([BIG], mask=[0]), np.ma.array([0.5], mask=[1])],
+    ],
+    ids=repr,
+)
+def test_values_that_would_change_are_refused(column: list[Any]) -> None:
+    with pytest.raises(ad.StructureError, match=r"element \d|dtypes? without one in common|fit int64"):
+        stack(column)
+    it = iter(ad.Dataset.from_iterable([*column, *column[:1], *column[:1]]).batch(len(column)))
+    with pytest.raises(ad.StructureError):
+        next(it)
+    assert len(next(it)) == 2  # the rest follows
+
+
+@pytest.mark.parametrize("fill", [9, None])
+@pytest.mark.parametrize("hard", [False, True])
+def test_a_batch_of_masked_arrays_keeps_their_fill_value_and_hard_masks(fill: Any, hard: bool) -> None:
+    one = np.ma.array([1, 2], mask=[0, 1], fill_value=fill, hard_mask=hard)
+    (batch,) = ad.Dataset.from_iterable([one, one]).batch(2)
+    assert (batch.fill_value, batch.hardmask) == (one.fill_value, hard)
+    assert batch.filled().tolist() == [one.filled().tolist()] * 2
+
+
+class Metres(np.ndarray[Any, Any]):
+    """An array with a unit, which has its own way to stack, as astropy's quantities."""
+
+    unit = "m"
+
+    def __array_finalize__(self, obj: Any) -> None:
+        self.unit = getattr(obj, "unit", "m")
+
+    def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        units = {one.unit for one in args[0]}
+        if func is not np.stack or len(units) > 1:
+            raise TypeError(f"units {sorted(units)} differ")
+        made = np.stack([np.asarray(one) for one in args[0]]).view(Metres)
+        made.unit = units.pop()
+        return made
+
+
+def test_arrays_with_units_are_stacked_in_their_own_way() -> None:
+    one, other = np.arange(2.0).view(Metres), np.arange(2.0).view(Metres)
+    (batch,) = ad.Dataset.from_iterable([one, one]).batch(2)
+    assert (type(batch), batch.unit) == (Metres, "m")
+    (element,) = ad.Dataset.from_list([one])
+    assert type(element) is Metres
+    other.unit = "km"
+    with pytest.raises(TypeError, match="differ"):
+        list(ad.Dataset.from_iterable([one, other]).batch(2))
+
+
+def frames() -> list[Any]:
+    """Return tables and columns of integers beyond those of floats, which would become floats in one array."""
+    pa, pd, pl = [pytest.importorskip(name) for name in ("pyarrow", "pandas", "polars")]
+    mixed = {"id": [BIG, BIG + 2], "x": [0.5, 1.5]}
+    return [
+        pd.DataFrame(mixed),
+        pd.Series([BIG, None], dtype="Int64"),
+        pl.DataFrame(mixed),
+        pl.Series([BIG, None]),
+        pl.DataFrame({"id": [BIG, None], "name": ["a", "b"]}),
+        pl.Series([[BIG, None], [1, 2]]),
+        pl.DataFrame({"id": [BIG, 1], "u": pl.Series([1, 2], dtype=pl.UInt64)}),
+        pa.table(mixed),
+        pa.record_batch(mixed),
+        pa.array([BIG, None]),
+        pa.chunked_array([[BIG, None]]),
+        pa.array([[BIG, None], [1, 2]]),
+    ]
+
+
+@pytest.mark.formats
+def test_tables_whose_integers_would_be_floats_are_refused() -> None:
+    for frame in frames():
+        for make in (ad.Dataset.from_tensor_slices, lambda one: ad.Dataset.from_list([one])):
+            with pytest.raises(ad.PlanError, match=r"integers of a \w+ of .* would become floats"):
+                make(frame)
+        with pytest.raises(ad.StructureError, match="would become floats"):
+            list(ad.Dataset.from_iterable([frame, frame]).batch(2))
+
+
+@pytest.mark.formats
+def test_tables_of_one_dtype_and_dicts_of_columns_are_arrays() -> None:
+    pa, pd, pl = [pytest.importorskip(name) for name in ("pyarrow", "pandas", "polars")]
+    mixed = {"id": [BIG, BIG + 2], "x": [0.5, 1.5]}
+    table = pa.table(mixed)
+    for columns in (
+        dict(pd.DataFrame(mixed)),
+        pl.DataFrame(mixed).to_dict(),
+        dict(zip(mixed, table.columns, strict=True)),
+    ):
+        rows = list(ad.Dataset.from_tensor_slices(columns))
+        assert rows == [{"id": BIG, "x": 0.5}, {"id": BIG + 2, "x": 1.5}]
+    ids = {"id": [BIG, 1], "of": [2, BIG]}
+    for frame in (pd.DataFrame(ids), pl.DataFrame(ids), pa.table(ids)):
+        assert [row.tolist() for row in ad.Dataset.from_tensor_slices(frame)] == [[BIG, 2], [1, BIG]]
+    names = {"id": [BIG, 1], "name": ["a", "b"]}
+    for frame in (pd.DataFrame(names), pl.DataFrame(names), pa.table(names)):
+        assert [row.tolist() for row in ad.Dataset.from_tensor_slices(frame)] == [[BIG, "a"], [1, "b"]]
+
+
+@pytest.mark.formats
+def test_structs_of_polars_would_lose_the_names_of_their_fields() -> None:
+    pl = pytest.importorskip("polars")
+    structs = [{"a": 1, "b": 2}, {"a": 3, "b": 4}]
+    for value in (pl.Series(structs), pl.DataFrame({"s": structs})):
+        with pytest.raises(ad.PlanError, match="would lose their names"):
+            ad.Dataset.from_tensor_slices(value)
+
+
+@pytest.mark.formats
+@pytest.mark.parametrize("value", ["text", b"ab", 5, None, 0.5, [1, 2], {"a": 1}])
+def test_scalars_of_arrow_stay_as_they_are(value: Any) -> None:
+    pa = pytest.importorskip("pyarrow")
+    scalar = pa.scalar(value)
+    for ds in (ad.Dataset.from_list([scalar]), ad.Dataset.from_iterable([scalar])):
+        assert list(ds) == [scalar]
+        ((row,),) = ds.batch(1)
+        assert row == scalar

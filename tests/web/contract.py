@@ -1,0 +1,170 @@
+"""The contract of sources of items: what a driver of a server must offer, and which cases run on which drivers.
+
+A driver says in `can` what its server can do; `test_contract.py` runs each case on the drivers that can do what it
+needs. To add a source, write a driver and add it to `DRIVERS` in `drivers.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any, ClassVar, Literal, TypeAlias
+
+import pytest
+
+import asyncdata as ad
+
+__all__ = ("Ability", "Driver", "Gate", "virtual_pauses")
+
+Ability: TypeAlias = Literal["again", "state", "follow", "count", "remove", "renew", "restart", "beat", "gate"]
+"""What a server or its source can do:
+
+- "again": each iteration begins at the first item, so that a dataset can be read several times;
+- "state": an iteration resumes from a state;
+- "follow": `following()` waits for items that are sent later;
+- "remove": `remove()` removes items, and the source finds out that they are missing;
+- "count": the error of such items says how many there are;
+- "renew": `renew()` makes the stream anew;
+- "restart": `restart()` restarts the server, which keeps its items;
+- "beat": `beat()` sends something that is no item: heartbeats, empty replies;
+- "gate": connections go through a `Gate`, in `gate`.
+"""
+
+
+class Driver:
+    """A server, or something in its place, that holds a stream of integers, and the source that reads it."""
+
+    can: ClassVar[frozenset[Ability]] = frozenset()
+
+    at_once: ClassVar[int] = 1
+    """How many items the source may have read ahead of the one that it gives."""
+
+    gate: Gate
+
+    def send(self, numbers: Iterable[int]) -> None:
+        """Add items to the stream."""
+        raise NotImplementedError
+
+    def dataset(self) -> ad.Dataset[int]:
+        """Return a source that ends after the items that were sent."""
+        raise NotImplementedError
+
+    def following(self) -> ad.Dataset[int]:
+        """Return a source that waits for more items."""
+        raise NotImplementedError
+
+    def remove(self, numbers: Iterable[int]) -> None:
+        """Remove items of these values from the stream; a `range` is of the oldest ones."""
+        raise NotImplementedError
+
+    def renew(self) -> None:
+        """Delete the stream, and make one of the same name that is empty."""
+        raise NotImplementedError
+
+    def restart(self) -> None:
+        """Kill the server, and start it again."""
+        raise NotImplementedError
+
+    def beat(self) -> None:
+        """Have the reader get something that is no item, and return when it has."""
+        raise NotImplementedError
+
+
+class Gate:
+    """A TCP proxy in front of a server: it counts the connections, breaks them off and refuses new ones."""
+
+    def __init__(self, port: int) -> None:
+        self.target = port
+        self.port = 0
+        self.connections = 0
+        """How many were made, the refused ones included."""
+        self.is_open = True
+        self.loop: Any = None
+        self.writers: set[asyncio.StreamWriter] = set()
+
+    @classmethod
+    @contextmanager
+    def before(cls, port: int) -> Iterator[Gate]:
+        """Run a gate before a port of this machine."""
+        gate, ready, stop = cls(port), threading.Event(), asyncio.Event()
+
+        async def body() -> None:
+            gate.loop = asyncio.get_running_loop()
+            async with await asyncio.start_server(gate.connected, "127.0.0.1", 0) as server:
+                gate.port = server.sockets[0].getsockname()[1]
+                ready.set()
+                await stop.wait()
+                gate.drop()
+
+        thread = threading.Thread(target=asyncio.run, args=(body(),))
+        thread.start()
+        assert ready.wait(120)
+        try:
+            yield gate
+        finally:
+            gate.loop.call_soon_threadsafe(stop.set)
+            thread.join()
+
+    def break_off(self) -> None:
+        """Break off all connections."""
+        asyncio.run_coroutine_threadsafe(self.dropped(), self.loop).result()
+
+    def close(self) -> None:
+        """Break off all connections; from now on new ones are accepted and broken off at once."""
+        self.is_open = False
+        self.break_off()
+
+    def open(self) -> None:
+        """Let connections pass again."""
+        self.is_open = True
+
+    async def dropped(self) -> None:
+        self.drop()
+
+    def drop(self) -> None:
+        for writer in self.writers:
+            writer.transport.abort()
+
+    async def connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        if not self.is_open:
+            writer.transport.abort()
+            return
+        try:
+            far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self.target)
+        except OSError:
+            writer.transport.abort()
+            return
+        both = {writer, far_writer}
+        self.writers |= both
+        await asyncio.gather(passed(reader, far_writer), passed(far_reader, writer), return_exceptions=True)
+        self.writers -= both
+
+
+async def passed(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Pass on what comes, to the end."""
+    try:
+        while data := await reader.read(1 << 16):
+            writer.write(data)
+            await writer.drain()
+    finally:
+        writer.close()
+
+
+@contextmanager
+def virtual_pauses(patch: pytest.MonkeyPatch) -> Iterator[list[float]]:
+    """Have sources that reconnect pause in a time of their own, without waiting; the pauses are listed."""
+    pauses: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+        await asyncio.sleep(0)
+
+    loop = SimpleNamespace(time=lambda: sum(pauses))
+    clock = SimpleNamespace(sleep=sleep, get_running_loop=lambda: loop)
+    with patch.context() as patched:
+        patched.setattr("asyncdata.web.reconnecting.asyncio", clock)
+        yield pauses
