@@ -149,7 +149,8 @@ class PadToCardinality(Unary):
 
     def place_below(self, position: Position) -> PlaceBelow:
         come, inner, _ = position
-        return PlaceBelow(inner, natural(come), exactly=True)
+        given = self.input.read_before(END) if inner == END else None  # padding has come after those
+        return PlaceBelow(inner, natural(come) if given is None else min(natural(come), given), exactly=True)
 
     def marked(self, items: Sequence[Any], tickets: Tickets, valid: Sequence[bool]) -> list[Any]:
         """Return elements with their mask; those that are not valid as zeros."""

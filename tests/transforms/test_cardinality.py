@@ -10,6 +10,7 @@ from asyncdata.testing import check_resumes, check_transform
 from tests import reference
 from tests.reference import Boom, Failed
 from tests.running import WAYS, results
+from tests.states import edited
 
 
 def fail_at_2(x: int) -> int:
@@ -164,6 +165,16 @@ def test_padding_goes_on() -> None:
     check_resumes(lambda: ad.Dataset.range(5).map(fail_at_2).pad_to_cardinality(12).shuffle(4, seed=1))
     check_resumes(lambda: unknown(5).pad_to_cardinality(11).batch(3).shuffle(2, seed=1))
     check_resumes(lambda: empty_dataset().pad_to_cardinality(5).shuffle(2, seed=1))
+    check_resumes(lambda: ad.Dataset.range(9).take(7).pad_to_cardinality(12))
+    check_resumes(lambda: ad.Dataset.range(7).shuffle(3, seed=1).pad_to_cardinality(12).batch(2))
+
+
+def test_padding_does_not_go_on_where_the_input_has_more() -> None:
+    ds = ad.Dataset.range(7).pad_to_cardinality(12)
+    state = ds.iterate().state_dict()
+    assert len([*ds.iterate(state=edited(state, position=[8, "end", [6]]))]) == 4
+    with pytest.raises(ad.ResumeError, match="that 5 elements were read, but its input says 7"):
+        ds.iterate(state=edited(state, position=[5, "end", [6]]))
 
 
 def test_steps_that_tell_elements_of_padding_apart_go_on() -> None:
