@@ -155,16 +155,17 @@ class Reader:
         """How many elements of the piece are not delivered yet."""
         return self.held.left
 
-    def read(self, interrupts: DeferredInterrupts | None = None) -> Held:
-        """Return the piece that has the next element, or its failure.
+    def read(self, interrupts: DeferredInterrupts | None = None) -> None:
+        """Hold the piece that has the next element, or its failure. The caller must take it from here: another thread
+        may end the iterator meanwhile, or move it.
 
         `interrupts` is given by a caller that holds Ctrl-C back meanwhile.
         """
-        return self.load(interrupts, self.enter)
+        self.load(interrupts, self.enter)
 
-    async def read_async(self) -> Held:
-        """Return the piece that has the next element, or its failure."""
-        return await self.load_async(self.enter)
+    async def read_async(self) -> None:
+        """Hold the piece that has the next element, or its failure."""
+        await self.load_async(self.enter)
 
     def peek(self) -> Any:
         """Return the next element without taking it."""
@@ -177,15 +178,16 @@ class Reader:
     def take(self, most: int) -> Block:
         """Return at most `most` elements as they are in their block, if none of them was read singly."""
         found = self.load(None, partial(self.cut, most))
-        if isinstance(found, Block):
+        if found is not None:
             return found
-        self.fail(found)
+        self.fail()
         raise AssertionError("elements of this piece were read one by one")
 
     def load(self, interrupts: DeferredInterrupts | None, use: Callable[[], T]) -> T:
         """Read the next element, and return what `use` makes of it while no other task or thread reads."""
 
         def loaded() -> T:
+            self.check_open()
             while not self.waiting and not self.left:
                 self.receive(interrupts)
             return use()
@@ -206,6 +208,7 @@ class Reader:
         me = object()
         try:
             self.alone.enter(me)
+            self.check_open()
             while not self.waiting and not self.left:
                 await self.receive_async()
             return use()
@@ -219,28 +222,27 @@ class Reader:
         assert piece is not None
         return partial(fail, piece.items[0].error) if piece.failed else partial(getitem, piece.items, place)
 
-    def enter(self) -> Held:
-        """Return the piece; move to the next one if all of it is delivered."""
+    def enter(self) -> None:
+        """Move to the next piece if all of this one is delivered."""
         held, waiting = self.held, self.waiting
         if held.left or not waiting:
-            return held
+            return
         piece = waiting[0]
         items, failures = ((), piece.items) if piece.failed else (piece.items, ())
         held = Held(self.counted(), piece, iter(items), iter(failures))
         # no call from here on
-        if self.waiting is not waiting:
+        if self.closed or self.waiting is not waiting:
             raise moved()
         self.held = held
         self.items = held.items
         del waiting[0]
-        return held
 
-    def cut(self, most: int) -> Block | Held:
-        """Take at most `most` elements of the next piece at once; return what is held if it must be read one by
-        one."""
+    def cut(self, most: int) -> Block | None:
+        """Take at most `most` elements of the next piece at once; `None` if it must be read one by one."""
         waiting = self.waiting
         if self.left or not waiting or waiting[0].failed:
-            return self.enter()
+            self.enter()
+            return None
         piece, delivered = waiting[0], self.counted()
         rest = deque[Block]()
         if len(piece) > most:
@@ -249,7 +251,7 @@ class Reader:
         rest.extend(islice(waiting, 1, None))
         held = Held(delivered, piece, iter(()), iter(()))
         # no call from here on
-        if self.waiting is not waiting:
+        if self.closed or self.waiting is not waiting:
             raise moved()
         self.held, self.waiting = held, rest
         return piece
@@ -259,15 +261,16 @@ class Reader:
         held = self.held
         return held.delivered + (0 if held.piece is None else len(held.piece))
 
-    def fail(self, held: Held) -> None:
-        """Raise the failure of a piece, if it is one and was not raised yet."""
-        piece, failures = held.piece, held.failures
+    def fail(self) -> None:
+        """Raise the failure of the piece, if it is one and was not raised yet."""
+        piece = self.held.piece
         error: BaseException = piece.items[0].error if piece is not None and piece.failed else DELIVERED
         if error is not DELIVERED:
             self.times.raises(error)
         try:
-            for failure in failures:  # not by `next` or `release`: a signal handler could raise when that returns
-                failure.error = DELIVERED
+            # in one step, without a call: other threads may end or move the iterator, and a signal handler may raise
+            for failure in () if self.closed else self.held.failures:
+                error, failure.error = failure.error, DELIVERED
                 raise error
         finally:
             del error
@@ -469,14 +472,15 @@ class Reader:
 
     def leave(self) -> None:
         """End the pipeline; nothing more is delivered."""
-        self.closed = True
+        nothing, waiting = iter(()), deque[Block]()
+        # no call from here on: what other threads take is counted below
+        self.closed, self.items = True, nothing
         self.times.end()
-        held, waiting = self.held, deque[Block]()
+        held = self.held
         piece = None if held.piece is None else held.piece.part(0, len(held.piece) - held.left)
         held = Held(held.delivered, piece, iter(()), iter(()))  # a state still shows what was delivered
         # no call from here on
         self.held, self.waiting = held, waiting
-        self.items = held.items
         self.abandon()
 
     def abandon(self, reason: str | None = None) -> None:
@@ -516,10 +520,10 @@ class DatasetIterator(Closable, Generic[T]):
             return item
         try:
             while True:
-                held = reader.read()
-                for item in held.items:  # here: a signal handler may raise when a function has returned it
+                reader.read()
+                for item in reader.items:  # here: a signal handler may raise when a function has returned it
                     return item
-                reader.fail(held)
+                reader.fail()
         finally:
             del self  # see Reader; not before, as this may be the only reference
 
@@ -532,10 +536,10 @@ class DatasetIterator(Closable, Generic[T]):
             return item
         try:
             while True:
-                held = await reader.read_async()
-                for item in held.items:  # here: a signal handler may raise when a function has returned it
+                await reader.read_async()
+                for item in reader.items:  # here: a signal handler may raise when a function has returned it
                     return item
-                reader.fail(held)
+                reader.fail()
         finally:
             del self  # see Reader; not before, as this may be the only reference
 
@@ -734,8 +738,11 @@ class DatasetIterator(Closable, Generic[T]):
 
 
 def moved() -> ClosedError:
-    """Return the error for a thread that reads while another one calls `load_state_dict`."""
-    return ClosedError("another thread called load_state_dict while this one read; its next call reads from there")
+    """Return the error for a thread that reads while another one closes or moves the iterator."""
+    return ClosedError(
+        "another thread called close or load_state_dict while this one read; after load_state_dict, the next call "
+        "reads from there"
+    )
 
 
 def run_statistics(plan: Node, run: RunSpec, times: ConsumerTimes, placement: str) -> Statistics:
@@ -784,9 +791,9 @@ def next_within(iterator: DatasetIterator[T], interrupts: DeferredInterrupts) ->
     while True:
         for item in reader.items:
             return item
-        held = reader.read(interrupts)
-        if not length_hint(held.items):
-            reader.fail(held)
+        reader.read(interrupts)
+        if not length_hint(reader.items):
+            reader.fail()
 
 
 def ready_elements(iterator: DatasetIterator[T], most: int) -> list[T]:

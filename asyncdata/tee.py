@@ -51,11 +51,13 @@ RAISING: Final = (fail.__code__, Reader.fail.__code__)
 class ConsumerBuffer:
     """The buffer of one consumer: the elements and errors that were read for it, in order."""
 
-    __slots__ = ("alone", "at_once", "items", "signal", "taken", "waiting")
+    __slots__ = ("alone", "at_once", "errors", "items", "signal", "taken", "waiting")
 
     def __init__(self) -> None:
-        self.taken: deque[Any] = deque()
-        """An error, or an element in a tuple, whose delivery Ctrl-C may have prevented."""
+        self.taken: Iterator[Any] = iter(())
+        """An element that is its own alone, until it is delivered: Ctrl-C may prevent that."""
+        self.errors: Iterator[PullResult] = iter(())
+        """An error in an element's place, likewise."""
         self.items: Iterator[Any] = iter(())
         """Elements that it takes without asking. Other consumers may take them back until then."""
         self.waiting: deque[Any] = deque()
@@ -67,10 +69,18 @@ class ConsumerBuffer:
     def __len__(self) -> int:
         return length_hint(self.items) + len(self.waiting)
 
+    @property
+    def has_item(self) -> bool:
+        """Whether it can take an element or an error without asking."""
+        return length_hint(self.items) + length_hint(self.taken) + length_hint(self.errors) > 0
+
     def take_one(self) -> PullResult:
         """Take the next item, so that it is no longer counted."""
         first = self.waiting.popleft()
-        self.taken.append(first if type(first) is PullResult else (first,))
+        if type(first) is PullResult:
+            self.errors = iter((first,))
+        else:
+            self.taken = iter((first,))
         return HERE
 
     def take_some(self) -> PullResult:
@@ -92,8 +102,7 @@ class ConsumerBuffer:
 
     def leave(self) -> None:
         """Deliver nothing more."""
-        self.taken.clear()
-        self.items = iter(())
+        self.taken = self.errors = self.items = iter(())
 
 
 class TeeState:
@@ -217,35 +226,34 @@ class Consumer(Closable, Generic[T]):
         consumer = self._consumer
         for item in consumer.items:
             return item
-        shared, number, outcome, me = self._shared, self._number, HERE, object()
+        shared, number, outcome = self._shared, self._number, HERE
         try:
-            consumer.alone.enter(me)
             while True:
-                with DeferredInterrupts() as interrupts, DeferredSigint(interrupts):
-                    outcome = settled(shared, number, consumer, interrupts)
+                outcome = settled(shared, number, consumer)
+                # nothing is called once an item is taken: Ctrl-C could come when the call has returned, and lose it
                 for item in consumer.items:
                     return item
-                if consumer.taken or outcome is not HERE:
-                    return delivered(consumer.taken, outcome, StopIteration)
+                for item in consumer.taken:
+                    return item
+                raise_error(consumer, outcome, StopIteration)
         finally:
-            consumer.alone.readers.pop(me, None)
             del self, shared, consumer, outcome  # a traceback may hold this frame
 
     async def __anext__(self) -> T:
         consumer = self._consumer
         for item in consumer.items:
             return item
-        shared, number, outcome, me = self._shared, self._number, HERE, object()
+        shared, number, outcome = self._shared, self._number, HERE
         try:
-            consumer.alone.enter(me)
             while True:
                 outcome = await settled_async(shared, number, consumer)
+                # nothing is called once an item is taken: Ctrl-C could come when the call has returned, and lose it
                 for item in consumer.items:
                     return item
-                if consumer.taken or outcome is not HERE:
-                    return delivered(consumer.taken, outcome, StopAsyncIteration)
+                for item in consumer.taken:
+                    return item
+                raise_error(consumer, outcome, StopAsyncIteration)
         finally:
-            consumer.alone.readers.pop(me, None)
             del self, shared, consumer, outcome  # a traceback may hold this frame
 
     def stats(self) -> Statistics:
@@ -273,30 +281,41 @@ class Consumer(Closable, Generic[T]):
             await self._shared.iterator.aclose()
 
 
-def settled(shared: TeeState, number: int, consumer: ConsumerBuffer, interrupts: DeferredInterrupts) -> PullResult:
-    """Return a consumer's next item once there is one; read for all if it is this consumer's turn."""
-    while not consumer.taken:
-        outcome = shared.look(number)
-        if outcome is PULL:
-            pull(shared, interrupts)
-        elif outcome is None:
-            thread_wait(consumer, partial(shared.may_look, number), interrupts)
-        else:
-            return outcome
-    return HERE
+def settled(shared: TeeState, number: int, consumer: ConsumerBuffer) -> PullResult:
+    """Wait until a consumer has an item to take, `HERE`, or gets a message; read for all if it is its turn."""
+    me = object()
+    try:
+        consumer.alone.enter(me)
+        with DeferredInterrupts() as interrupts, DeferredSigint(interrupts):
+            while not consumer.has_item:
+                outcome = shared.look(number)
+                if outcome is PULL:
+                    pull(shared, interrupts)
+                elif outcome is None:
+                    thread_wait(consumer, partial(shared.may_look, number), interrupts)
+                else:
+                    return outcome
+        return HERE
+    finally:
+        consumer.alone.readers.pop(me, None)
 
 
 async def settled_async(shared: TeeState, number: int, consumer: ConsumerBuffer) -> PullResult:
-    """Return a consumer's next item once there is one; read for all if it is this consumer's turn."""
-    while not consumer.taken:
-        outcome = shared.look(number)
-        if outcome is PULL:
-            await pull_async(shared)
-        elif outcome is None:
-            await loop_wait(consumer, partial(shared.may_look, number))
-        else:
-            return outcome
-    return HERE
+    """Wait until a consumer has an item to take, `HERE`, or gets a message; read for all if it is its turn."""
+    me = object()
+    try:
+        consumer.alone.enter(me)
+        while not consumer.has_item:
+            outcome = shared.look(number)
+            if outcome is PULL:
+                await pull_async(shared)
+            elif outcome is None:
+                await loop_wait(consumer, partial(shared.may_look, number))
+            else:
+                return outcome
+        return HERE
+    finally:
+        consumer.alone.readers.pop(me, None)
 
 
 def pull(shared: TeeState, interrupts: DeferredInterrupts) -> None:
@@ -356,18 +375,16 @@ async def loop_wait(consumer: ConsumerBuffer, ready: Callable[[], object]) -> No
     await consumer.signal.until(ready)
 
 
-def delivered(taken: deque[Any], outcome: PullResult, stop: type[Exception]) -> Any:
-    """Return the element that was taken, or raise the error in its place.
+def raise_error(consumer: ConsumerBuffer, outcome: PullResult, stop: type[Exception]) -> None:
+    """Raise what a consumer has in place of an element, if another thread did not take it.
 
-    After it has left `taken` nothing may be called: Ctrl-C could come when the call has returned, and lose the element.
+    After it is taken nothing may be called, as with elements.
     """
-    first = None
     try:
-        for first in iter(taken.popleft, None) if taken else ():
-            if type(first) is not PullResult:
-                return first[0]
-            outcome = first
+        for outcome in consumer.errors:  # noqa: B007, PLR1704
             break
+        if outcome is HERE:
+            return
         if outcome is END:
             raise stop
         if outcome.error is None:
@@ -375,7 +392,7 @@ def delivered(taken: deque[Any], outcome: PullResult, stop: type[Exception]) -> 
         outcome.error.__traceback__ = outcome.trace  # without the frames of those that it was raised to before
         raise outcome.error
     finally:
-        del taken, outcome, first  # a traceback may hold this frame
+        del consumer, outcome  # a traceback may hold this frame
 
 
 def consumers(iterator: DatasetIterator[T], count: int, size: int) -> tuple[Consumer[T], ...]:

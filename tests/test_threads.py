@@ -14,6 +14,7 @@ import pytest
 
 import asyncdata as ad
 from asyncdata.integrations.loader import Loader
+from asyncdata.iterator import ExclusiveUse, Reader
 
 COUNT = 200
 
@@ -158,3 +159,39 @@ def test_elements_read_before_another_thread_loaded_a_state_do_not_follow_it() -
         begins = [place for place, x in enumerate(found) if x == 0]
         runs = [found[begin:end] for begin, end in zip(begins, [*begins[1:], None], strict=True)]
         assert all(run == [*range(len(run))] for run in runs)
+
+
+@pytest.mark.parametrize("begin", [0, 1], ids=["element", "failure"])
+def test_what_is_read_when_another_thread_closes_the_iterator_is_not_given(
+    begin: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its state does not count it."""
+    read, ds = Reader.read, DS.skip(begin)
+
+    def closed_behind(self: Reader) -> Any:
+        found: Any = read(self)
+        in_threads([self.leave])
+        return found
+
+    elements, found = ds.iterate(), list[object]()
+    with monkeypatch.context() as patch, pytest.raises(ad.ClosedError):
+        patch.setattr(Reader, "read", closed_behind)
+        next(elements)
+    read_all(ds.iterate(state=elements.state_dict()).__next__, found)
+    assert found == [*range(begin, COUNT)]
+
+
+def test_what_another_thread_got_for_a_consumer_is_not_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    one, other = ad.Dataset.range(COUNT).tee(2, buffer_size=2 * COUNT)
+    found, enter, main = list[object](), ExclusiveUse.enter, threading.current_thread()
+    alone = one._consumer.alone  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+
+    def late(self: ExclusiveUse, reader: object) -> None:
+        if self is alone and threading.current_thread() is main and len(found) < COUNT:
+            in_threads([lambda: found.append(next(one))])
+        enter(self, reader)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ExclusiveUse, "enter", late)
+        read_all(one.__next__, found)
+    assert found == [*other] == [*range(COUNT)]
