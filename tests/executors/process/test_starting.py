@@ -13,7 +13,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -259,3 +259,16 @@ def test_workers_find_the_modules_of_a_notebook_whose_folder_has_changed(where: 
         check=False,
     )
     assert done.returncode == 0, done.stderr
+
+
+class OnlySaysSo:
+    """As `lib` of cffi is: it says that it is a module, and has no attributes of one."""
+
+    __slots__ = ()
+    __class__ = property(lambda self: ModuleType)  # type: ignore[assignment]
+
+
+def test_what_only_says_that_it_is_a_module_does_no_harm(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "library_of_cffi", OnlySaysSo())
+    assert isinstance(sys.modules["library_of_cffi"], ModuleType)
+    assert list(ad.Dataset.range(3).map(abs, num_parallel_calls=1, executor="process")) == [0, 1, 2]
