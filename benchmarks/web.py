@@ -44,7 +44,7 @@ def item(number: int) -> bytes:
 
 
 def request(body: bytes) -> bytes:
-    head = f"POST /ingest HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-ndjson\r\nContent-Length: {len(body)}"
+    head = f"POST /ingest HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/x-ndjson\r\nContent-Length: {len(body)}"
     return head.encode() + b"\r\n\r\n" + body
 
 
@@ -83,7 +83,7 @@ class Connection:
         return body
 
     async def get(self, path: str) -> Any:
-        return json.loads(await self.send(f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode()))
+        return json.loads(await self.send(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()))
 
 
 async def load(port: int, first: Sequence[bytes], requests: Sequence[bytes]) -> float:

@@ -247,9 +247,9 @@ def test_a_killing_element_fails_alone_beside_failures_of_others() -> None:
 
 
 def test_a_lost_node_is_nobodys_fault() -> None:
-    ds = ad.Dataset.range(100).map(square, num_parallel_calls=4).with_options(CLUSTER)
-    with on_fake(faults=Faults(nodes=2, most=40)) as made:
-        assert list(ds) == [n * n for n in range(100)]
+    ds = ad.Dataset.range(300).map(square, num_parallel_calls=4).with_options(CLUSTER)
+    with on_fake(faults=Faults(nodes=2, most=200)) as made:
+        assert list(ds) == [n * n for n in range(300)]
         assert made[0].started > 20
 
 

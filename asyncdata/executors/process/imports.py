@@ -24,7 +24,8 @@ def folders_elsewhere() -> dict[str, str]:
     modules: dict[str, object] = {**sys.modules}
     found: dict[str, str] = {}
     for name, module in modules.items():
-        names: dict[str, Any] = object.__getattribute__(module, "__dict__") if isinstance(module, ModuleType) else {}
+        is_module = issubclass(type(module), ModuleType)  # not `isinstance`: libraries of cffi only say that they are
+        names: dict[str, Any] = object.__getattribute__(module, "__dict__") if is_module else {}
         file = names.get("__file__")  # read so that a lazy module is not imported now
         if "." not in name and name not in MAINS and isinstance(file, str):
             folder = os.path.dirname(file)

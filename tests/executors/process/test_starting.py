@@ -13,7 +13,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -259,3 +259,45 @@ def test_workers_find_the_modules_of_a_notebook_whose_folder_has_changed(where: 
         check=False,
     )
     assert done.returncode == 0, done.stderr
+
+
+class OnlySaysSo:
+    """As `lib` of cffi is: it says that it is a module, and has no attributes of one."""
+
+    __slots__ = ()
+    __class__ = property(lambda self: ModuleType)  # type: ignore[assignment]
+
+
+def test_what_only_says_that_it_is_a_module_does_no_harm(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "library_of_cffi", OnlySaysSo())
+    assert isinstance(sys.modules["library_of_cffi"], ModuleType)
+    assert list(ad.Dataset.range(3).map(abs, num_parallel_calls=1, executor="process")) == [0, 1, 2]
+
+
+STILL_READS = """
+import threading
+import asyncdata as ad
+
+reads = threading.Event()
+
+def read():
+    count = 0
+    try:
+        for number in ad.Dataset.range(10**6).map(abs, num_parallel_calls=1, executor="process"):
+            assert number == count
+            count += 1
+            reads.set()
+    except ad.ClosedError as error:
+        print(0 < count < 10**6, error)
+
+if __name__ == "__main__":
+    threading.Thread(target=read).start()
+    reads.wait()
+"""
+
+
+def test_a_thread_that_reads_when_the_main_thread_ends_is_told() -> None:
+    """`concurrent.futures` takes no more work then."""
+    done = subprocess.run([sys.executable, "-c", STILL_READS], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("True the worker processes were ended before the end of the data")
