@@ -259,7 +259,7 @@ def from_channel(bodies: Sequence[bytes], decode: Callable[[bytes], Any]) -> Ite
         try:
             yield from [decode(line) for line in body.split(b"\n") if line.strip()]
         except ValueError:
-            yield Failed("BodyError")
+            yield Failed("UndecodableError")
 
 
 def load(elements: Elements, shard_func: Callable[..., int]) -> Iterator[Any]:
