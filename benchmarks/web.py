@@ -44,7 +44,9 @@ def item(number: int) -> bytes:
 
 
 def request(body: bytes) -> bytes:
-    head = f"POST /ingest HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/x-ndjson\r\nContent-Length: {len(body)}"
+    head = (
+        f"POST /ingest HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/x-ndjson\r\nContent-Length: {len(body)}"
+    )
     return head.encode() + b"\r\n\r\n" + body
 
 

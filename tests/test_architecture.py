@@ -87,6 +87,7 @@ TYPES_FROM_ABOVE = {
 
 # What may be imported inside a function, and why.
 OPTIONAL = {
+    "asyncdata.storage.without_length": "needed for few web servers, and Python's HTTP client is slow to import",
     "google_crc32c": "some releases give a free-threaded interpreter its lock back",
     "google.protobuf": "needed by tf.Example alone, and slow to import",
     "uvloop": "not there on every platform",

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.marks import first_by_default
+
 CHECKS = Path(__file__).parent.parent / ".ci" / "checks.sh"
 
 UNSTABLE = """
@@ -59,7 +61,9 @@ def test_a_test_that_fails_again_has_failed(tmp_path):
     assert "=== Failed\npytest \n" in found.stdout
 
 
-@pytest.mark.parametrize("commands", ["check_tests --no-such-option", "check_tests no_such_file.py", "check false"])
+@pytest.mark.parametrize(
+    "commands", first_by_default(["check_tests no_such_file.py", "check false", "check_tests --no-such-option"], 2)
+)
 def test_what_does_not_run_has_failed(tmp_path, commands):
     found = run(tmp_path, commands)
     assert found.returncode == 1, found

@@ -25,6 +25,7 @@ from asyncdata.__main__ import COMMANDS, main
 from asyncdata.checkpoint import place_of, state_header
 from asyncdata.observe.dashboard_page import View, rendered
 from asyncdata.sources.listing import Listing
+from tests.marks import first_by_default
 
 SECRET = "Zx9secret7Q"
 
@@ -511,7 +512,7 @@ def test_every_command_is_in_the_table() -> None:
 
 
 @pytest.mark.parametrize("command", COMMAND_LINES)
-@pytest.mark.parametrize("token", [False, True])
+@pytest.mark.parametrize("token", first_by_default([True, False]))
 def test_commands_tell_no_secrets(
     command: str,
     token: bool,

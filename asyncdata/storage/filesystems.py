@@ -12,7 +12,7 @@ from datetime import datetime
 from functools import partial
 from typing import Any, Final
 
-from asyncdata.errors import DataLossError
+from asyncdata.errors import DataLossError, MissingDependencyError
 from asyncdata.runtime import forks
 from asyncdata.runtime.optional_packages import require
 from asyncdata.runtime.redaction import redacted
@@ -61,7 +61,10 @@ class FilesystemStore:
     def connect(self) -> None:
         """Open a file system that only this store uses."""
         url_to_fs = require("fsspec.core", f"{self.scheme}://", INSTALL).url_to_fs
-        self.system, inside = url_to_fs(self.root, skip_instance_cache=True, **self.options.values)
+        try:
+            self.system, inside = url_to_fs(self.root, skip_instance_cache=True, **self.options.values)
+        except ImportError as error:  # that of a file system's own package, whose name fsspec tells
+            raise MissingDependencyError(f"{self.scheme}://: {error}") from error
         self.inside: str = inside.rstrip("/")
         """The root's path within the file system."""
         self.is_connected = True

@@ -11,7 +11,7 @@ import time
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
 from asyncdata.errors import DataLossError, PlanError
@@ -35,8 +35,10 @@ from asyncdata.storage.retries import (
     explained,
 )
 from asyncdata.storage.store_options import check_names, unknown_name
-from asyncdata.storage.without_length import ChunkedDownload
-from asyncdata.storage.without_ranges import RangesOrDownload
+from asyncdata.storage.without_ranges import RangesOrDownload, close
+
+if TYPE_CHECKING:
+    from asyncdata.storage.without_length import ChunkedDownload
 
 __all__ = ("ObjectStore", "Writable", "check_not_forked", "endpoint_of")
 
@@ -268,6 +270,8 @@ class ObjectStore:
 
     def chunked(self, path: str) -> ChunkedDownload:
         """Return a request for a file of a web server that does not say how long it is."""
+        from asyncdata.storage.without_length import ChunkedDownload
+
         root, sign, query = self.root.partition("?")
         options: Mapping[str, Any] = self.options.values.get("client_options") or {}
         return ChunkedDownload(f"{root}/{quote(path)}{sign}{query}", options)
@@ -278,8 +282,7 @@ class ObjectStore:
             return (await self.part(path, 0, 1)).entry
         except NoRangesError:
             entry, chunks = await self.download(path)
-            if isinstance(chunks, ChunkedDownload):
-                chunks.close()
+            close(chunks)
             return entry
 
     async def read(self, path: str, start: int = 0, length: int | None = None, expected: Entry | None = None) -> bytes:

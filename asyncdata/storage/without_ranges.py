@@ -9,9 +9,8 @@ from asyncdata.errors import DataLossError
 from asyncdata.storage.base import Entry
 from asyncdata.storage.read_ahead import ReadAhead
 from asyncdata.storage.retries import NoRangesError, explained
-from asyncdata.storage.without_length import ChunkedDownload
 
-__all__ = ("RangesOrDownload",)
+__all__ = ("RangesOrDownload", "close")
 
 Download: TypeAlias = Callable[[], Awaitable[tuple[Entry, AsyncIterator[Any]]]]
 """Requests a complete file; returns its entry, and its bytes as they arrive."""
@@ -70,6 +69,11 @@ class RangesOrDownload:
     async def aclose(self) -> None:
         """End the requests that are under way, without waiting."""
         chunks, self._chunks = self._chunks, None
-        if isinstance(chunks, ChunkedDownload):
-            chunks.close()
+        close(chunks)
         await self._parts.aclose()
+
+
+def close(chunks: Any) -> None:
+    """End a request whose bytes are read no further, if that is to be done: obstore's end by themselves."""
+    if end := getattr(chunks, "close", None):
+        end()

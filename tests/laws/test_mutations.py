@@ -191,7 +191,9 @@ def test_what_is_no_ticket_reaches_no_function(back: Any, make: Callable[[], ad.
     [
         ad.Dataset.range(2).flat_map(lambda x: ad.Dataset.range(400_000).shuffle(300_000, seed=1)),
         ad.Dataset.range(2).interleave(lambda x: ad.Dataset.range(400_000).shuffle(300_000, seed=1), cycle_length=2),
-        ad.Dataset.from_generator(lambda: iter(range(400_000))).shuffle(300_000, seed=1),
+        pytest.param(
+            ad.Dataset.from_generator(lambda: iter(range(400_000))).shuffle(300_000, seed=1), marks=pytest.mark.slow
+        ),
         ad.Dataset.range(2).filter(lambda x: True).map(lambda x: np.arange(400_000)).unbatch(),
     ],
     ids=["flat_map", "interleave", "generator", "unbatch"],

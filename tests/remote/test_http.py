@@ -9,7 +9,7 @@ import random
 import subprocess
 import sys
 from collections import Counter
-from itertools import islice
+from itertools import islice, product
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ import asyncdata as ad
 from asyncdata.__main__ import main
 from asyncdata.errors import DataLossError, ResumeError
 from asyncdata.storage import StorageOptions, store_for
+from tests.marks import first_by_default
 from tests.remote.web import Request, Web
 
 QUICK = {"retry_config": {"max_retries": 4, "backoff": {"init_backoff": 0.001, "max_backoff": 0.01}}}
@@ -318,15 +319,19 @@ def test_signed_addresses_are_read_and_not_told(server: Web) -> None:
     assert not [one for one in told if "secret" in one]
 
 
+TWO_ELEMENTS = {"a.csv": b"id,name\n1,one\n2,two\n", "a.jsonl": b'{"id":1}\n{"id":2}\n', "a.txt": b"1\n2\n"}
+QUERIES = ("", "?signature=very%2Fsecret", "?a=[1]&b=*")
+EACH_ONCE = [*zip(TWO_ELEMENTS, QUERIES, strict=True)]
+
+
 @pytest.mark.parametrize(
-    ("name", "content"),
-    [("a.csv", b"id,name\n1,one\n2,two\n"), ("a.jsonl", b'{"id":1}\n{"id":2}\n'), ("a.txt", b"1\n2\n")],
+    ("name", "query"),
+    first_by_default([*EACH_ONCE, *(pair for pair in product(TWO_ELEMENTS, QUERIES) if pair not in EACH_ONCE)], 3),
 )
-@pytest.mark.parametrize("query", ["", "?signature=very%2Fsecret", "?a=[1]&b=*"])
 def test_commands_take_a_web_address_with_a_query(
-    name: str, content: bytes, query: str, server: Web, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    name: str, query: str, server: Web, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    url = server.put(f"{name}{query}", content)
+    url = server.put(f"{name}{query}", TWO_ELEMENTS[name])
     assert main(["inspect", url]) == 0
     told = capsys.readouterr()
     assert "bytes     unknown\nelements  2\n" in told.out

@@ -21,13 +21,15 @@ def folders_elsewhere() -> dict[str, str]:
     Such a folder was the current one when the module was imported, as in a notebook, or was only briefly in `sys.path`.
     """
     known = {path for path in sys.path if os.path.isabs(path)}
-    modules: dict[str, object] = {**sys.modules}
     found: dict[str, str] = {}
+    modules: dict[str, object] = {**sys.modules}
     for name, module in modules.items():
-        is_module = issubclass(type(module), ModuleType)  # not `isinstance`: libraries of cffi only say that they are
-        names: dict[str, Any] = object.__getattribute__(module, "__dict__") if is_module else {}
-        file = names.get("__file__")  # read so that a lazy module is not imported now
-        if "." not in name and name not in MAINS and isinstance(file, str):
+        # by `type`, as libraries of cffi only say that they are modules
+        if "." in name or name in MAINS or not issubclass(type(module), ModuleType):
+            continue
+        names: dict[str, Any] = object.__getattribute__(module, "__dict__")  # so that a lazy module is not imported now
+        file = names.get("__file__")
+        if isinstance(file, str):
             folder = os.path.dirname(file)
             folder = os.path.dirname(folder) if "__path__" in names else folder
             if folder not in known:

@@ -1,0 +1,5 @@
+"""Modules here that need packages of an extra."""
+
+from __future__ import annotations
+
+collect_ignore = ["boxes.py"]  # needs PyTorch
