@@ -500,7 +500,7 @@ def padded_batch(elements: Elements, size: int, drop_remainder: bool = False) ->
 def padded(column: list[Any], first: int | None = None) -> np.ndarray:
     if len({np.ndim(part) for part in column}) > 1:
         raise Misfit
-    column = [part.astype(np.result_type(*column)) for part in column]
+    column = [part.astype(np.result_type(*column)) for part in of_one_kind(column)]
     most = np.max([part.shape for part in column], axis=0, initial=0)
     if first is not None and len(most):
         if most[0] > first:
@@ -534,7 +534,13 @@ def ragged(column: list[Any]) -> Any:
         raise Misfit
     if not np.ndim(column[0]):
         return np.array(column)
-    return Ragged(np.concatenate(column), np.cumsum([0, *map(len, column)]))
+    return Ragged(np.concatenate(of_one_kind(column)), np.cumsum([0, *map(len, column)]))
+
+
+def of_one_kind(column: list[Any]) -> list[np.ndarray]:
+    """Arrays as objects, none of them changed, if one of them is of objects."""
+    arrays = [*map(np.asarray, column)]
+    return [*map(as_objects, arrays)] if any(array.dtype == object for array in arrays) else arrays
 
 
 def group_by_window(
@@ -897,8 +903,8 @@ def stack_leaves(column: list[Any], kinds: set[type]) -> np.ndarray:
     if numeric:
         if len({np.shape(element) for element in column}) > 1:
             raise Misfit
-        if len({np.asarray(element).dtype == object for element in column}) > 1:
-            return np.stack([as_objects(np.asarray(element)) for element in column])
+        if any(np.asarray(element).dtype == object for element in column):
+            return np.stack(of_one_kind(column))
         return np.stack(column) if np.ndarray in kinds else np.array(column)
     return as_objects(column)
 

@@ -48,6 +48,7 @@ __all__ = (
     "map_leaves",
     "nbytes",
     "objects",
+    "of_one_kind",
     "open_level",
     "paired",
     "prefixed",
@@ -257,9 +258,9 @@ def stack_arrays(column: list[npt.NDArray[Any]], where: str) -> npt.NDArray[Any]
 
 
 def joined_arrays(column: list[npt.NDArray[Any]], shape: tuple[int, ...]) -> npt.NDArray[Any]:
-    if not shape:
-        return np.array(column)
     column = of_one_kind(column)
+    if not shape:
+        return np.stack(column) if column[0].dtype == object else np.array(column)
     join = joined if column[0].nbytes * len(column) >= LARGE else np.concatenate
     return join(column).reshape((len(column), *shape))
 

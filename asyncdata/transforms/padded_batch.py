@@ -21,6 +21,7 @@ from asyncdata.elements.structure import (
     leaf,
     map_leaves,
     objects,
+    of_one_kind,
     open_level,
     stack,
     stack_arrays,
@@ -80,6 +81,7 @@ class Padding:
         if shapes.count(target) == len(shapes):
             return stack_arrays(arrays, where)
         if not of_one_dtype:
+            arrays = of_one_kind(arrays)
             dtype = np.result_type(*[array.dtype for array in arrays])
             arrays = [array.astype(dtype, copy=False) for array in arrays]
         return filled(arrays, target, value, {one[1:] for one in shapes} == {target[1:]}, where)

@@ -296,3 +296,15 @@ def test_a_size_is_the_shape_of_a_leaf_with_one_axis() -> None:
         known.padded_batch(2, [3, 3])
     with pytest.raises(ad.PlanError, match="its padding is given as"):
         ad.Dataset.zip(known, known).padded_batch(2, 3)
+
+
+@pytest.mark.parametrize("step", ["padded_batch", "ragged_batch"])
+def test_arrays_beside_some_of_objects_keep_their_values(step):
+    """NumPy makes Python's numbers of numbers among objects, and integers of times in nanoseconds."""
+    times = np.array(["2020-01-01", "2020-01-02"], "datetime64[ns]")
+    for values in (times, np.array([1, 2]), np.array([0.5, 1.5], np.float32)):
+        missing = np.array([None], object)
+        (found,) = getattr(ad.Dataset.from_iterable([missing, values]), step)(2)
+        held = [item for row in found for item in row if item is not None]
+        assert held == [*values]
+        assert {type(item) for item in held} == {type(values[0])}
