@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any, TypeAlias, cast
+from typing import Any, Final, TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -137,11 +137,18 @@ def sizes_of(ragged: Ragged) -> tuple[int, ...]:
     return (len(ragged), *ragged.values.shape[1:])
 
 
+REFUSES_INTEGERS: Final = np.lib.NumpyVersion(np.__version__) >= "2.0.0"
+"""Whether NumPy raises for Python integers that a dtype cannot hold; before, they wrapped around."""
+
+
 def held(value: Any, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
     """Return `value` as an array of a dtype; raise if a number would change by more than rounding, or if strings would
     become numbers, or other values bools."""
     kind: type[Any] = type(value)  # pyright: ignore[reportUnknownVariableType]
-    if (kind is int and dtype.kind in "iu") or getattr(value, "dtype", float if kind is float else None) == dtype:
+    is_integer = kind is int and dtype.kind in "iu"
+    if is_integer and not REFUSES_INTEGERS:
+        value = np.asarray(value)
+    elif is_integer or getattr(value, "dtype", float if kind is float else None) == dtype:
         return np.asarray(value, dtype=dtype)
     with np.errstate(over="raise", invalid="raise"):
         array = np.asarray(value, dtype=dtype)
