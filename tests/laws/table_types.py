@@ -192,6 +192,8 @@ VALUES: dict[str, Callable[[Any], Any]] = {
 def stacked(column: list[Any]) -> Any:
     """Return what a batch is of values in turn; `Misfit` if there is none."""
     kinds = {*map(type, column)}
+    if dict in kinds and len(kinds - {type(None), dict}) > 0:  # the rows of batches: a struct, and a missing one
+        raise Misfit
     if type(None) in kinds:
         return objects(column)
     if kinds == {dict}:
