@@ -11,7 +11,7 @@ from queue import SimpleQueue
 from typing import Any, NamedTuple, TypeAlias
 
 from asyncdata.devices.base import Device, Event, Sent
-from asyncdata.devices.element_arrays import split_arrays
+from asyncdata.devices.element_arrays import paths_of, split_arrays
 from asyncdata.devices.staging import StagedArrays, Staging
 from asyncdata.executors.function_call import noted
 from asyncdata.runtime.block import Block, Failure
@@ -44,6 +44,7 @@ class Batch:
         self.arrays: Sequence[Any] = ()
         """The arrays of the element on the device, which are views into those that were sent."""
         self.paths: Sequence[str] = ()
+        """The paths of its arrays, if they are written to static ones."""
         self.failure: Failure | None = item if type(item) is Failure else None
 
 
@@ -84,6 +85,7 @@ class CopyThread:
         self.tasks = tasks
         self.label = node.label()
         self.most = node.buffer_size
+        self.has_static = node.static is not None
         self.staging = Staging(device)
         self.copies: deque[Copy] = deque()
         self.pause: Pause | None = None
@@ -169,9 +171,11 @@ class CopyThread:
     def start(self, batch: Batch) -> None:
         """Start to copy a batch; afterwards the batch holds only the parts that are not arrays."""
         begin = time.perf_counter()
-        batch.item, leaves, batch.paths = split_arrays(batch.item, self.device.is_sent)
+        batch.item, leaves = split_arrays(batch.item, self.device.is_sent)
+        if self.has_static:
+            batch.paths = paths_of(batch.item)
         on_host = self.staging.pinned(leaves)
-        sent = self.device.send(on_host.sources(), batch.credit.arrays)
+        sent = self.device.send(on_host.sources, batch.credit.arrays)
         self.copies.append(Copy(sent.ready, on_host))
         batch.arrays = on_host.parts(self.device, sent.arrays)
         batch.sent = sent
