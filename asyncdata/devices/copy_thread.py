@@ -13,8 +13,10 @@ from typing import Any, NamedTuple, TypeAlias
 from asyncdata.devices.base import Device, Event, Sent
 from asyncdata.devices.element_arrays import paths_of, split_arrays
 from asyncdata.devices.staging import StagedArrays, Staging
-from asyncdata.executors.function_call import noted
+from asyncdata.executors.function_call import ThreadPool, noted
+from asyncdata.memory.memcpy import helper_count
 from asyncdata.runtime.block import Block, Failure
+from asyncdata.runtime.host_resources import usable_cores
 from asyncdata.runtime.queue import BlockQueue
 from asyncdata.runtime.spans import RECORDERS, record
 from asyncdata.runtime.tickets import Tickets
@@ -86,7 +88,9 @@ class CopyThread:
         self.label = node.label()
         self.most = node.buffer_size
         self.has_static = node.static is not None
-        self.staging = Staging(device)
+        self.threads: list[threading.Thread] = []
+        self.helpers = ThreadPool(self.start_helper, helper_count(usable_cores()), "asyncdata-device-copy")
+        self.staging = Staging(device, self.helpers)
         self.copies: deque[Copy] = deque()
         self.pause: Pause | None = None
         self.worked = 0.0
@@ -105,6 +109,7 @@ class CopyThread:
             self.queue.finish(error)
         finally:
             self.queue.finish()
+            self.end_helpers()
             self.over = True
             self.release()
             if self.on_end is not None:
@@ -117,6 +122,17 @@ class CopyThread:
             task = self.tasks.get()
             if isinstance(task, Pause):
                 task.reached.put(None)
+
+    def start_helper(self, run: Callable[[], None], name: str) -> None:
+        """Start a thread that helps to copy large arrays."""
+        self.threads.append(thread := threading.Thread(target=run, name=name, daemon=True))
+        thread.start()
+
+    def end_helpers(self) -> None:
+        """End the threads that help, which do not work now."""
+        self.helpers.stop()
+        for thread in self.threads:
+            thread.join()
 
     def serve(self) -> None:
         """Run the tasks in order."""

@@ -11,6 +11,7 @@ from asyncdata.devices.base import Device
 from asyncdata.devices.packed_layout import PackedLayout, aligned, host_array, kinds_of
 from asyncdata.devices.pinned_memory import Array, HostMemory, PinnedMemory
 from asyncdata.elements.tensors import from_array_and_dtype
+from asyncdata.memory.memcpy import Helpers, copy_arrays
 
 __all__ = ("StagedArrays", "Staging")
 
@@ -55,8 +56,10 @@ class UnpinnedArray(NamedTuple):
 class Staging:
     """Slots of pinned memory, which are reused when the device has read them."""
 
-    def __init__(self, device: Device) -> None:
+    def __init__(self, device: Device, helpers: Helpers | None = None) -> None:
         self.device = device
+        self.helpers = helpers
+        """Threads that help to copy large arrays."""
         self.free: list[HostMemory] = []
         self.layout = PackedLayout([])
         """The layout of the last element, which the next one most likely has too."""
@@ -82,7 +85,7 @@ class Staging:
         if layout.small:
             sources[0] = slot[: layout.size]
             layout.pack(leaves, sources[0])
-        copy_large(unpinned, slot, layout.size, sources)
+        copy_large(unpinned, slot, layout.size, sources, self.helpers)
         return StagedArrays(sources, slot, layout)
 
     def slot(self, memory: PinnedMemory, need: int) -> HostMemory:
@@ -100,10 +103,14 @@ class Staging:
             self.free.append(read.slot)
 
 
-def copy_large(unpinned: Sequence[UnpinnedArray], slot: HostMemory, start: int, sources: list[Any]) -> None:
+def copy_large(
+    unpinned: Sequence[UnpinnedArray], slot: HostMemory, start: int, sources: list[Any], helpers: Helpers | None
+) -> None:
     """Copy arrays to a slot, from an offset on, and put the copies in their places."""
+    pairs: list[tuple[Array, Array]] = []
     for place, array, dtype in unpinned:
         copy = np.ndarray(array.shape, array.dtype, slot, start)
-        np.copyto(copy, array)
+        pairs.append((copy, array))
         sources[place] = copy if dtype is None else from_array_and_dtype(copy, dtype)
         start += aligned(array.nbytes)
+    copy_arrays(pairs, helpers)

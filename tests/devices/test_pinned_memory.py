@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 
 import asyncdata as ad
+from asyncdata.devices import copy_thread
 from asyncdata.devices.simulated import Accelerator, SimulatedDevice
 from asyncdata.devices.staging import Staging
 from asyncdata.memory.buffer_pool import POOL, plain_memory
@@ -136,3 +138,22 @@ def test_small_arrays_are_sent_as_one(mode: Any, monkeypatch: pytest.MonkeyPatch
         assert {key: (value.dtype, value.tolist()) for key, value in element.items()} == {
             key: (value.dtype, value.tolist()) for key, value in want.items()
         }
+
+
+@pytest.mark.parametrize("helpers", [0, 1, 4])
+def test_large_arrays_are_copied_to_pinned_memory_by_threads_that_end(
+    helpers: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(copy_thread, "helper_count", lambda cores: helpers)
+    arrays = [np.arange(1 << 20) + number for number in range(6)]
+    accelerator = Accelerator()
+    before = set(threading.enumerate())
+    with ad.Dataset.from_list(arrays).prefetch_to_device(accelerator).iterate() as batches:
+        found = [next(batches)]
+        helping = [thread for thread in threading.enumerate() if thread.name.startswith("asyncdata-device-copy")]
+        assert (len(helping) > 0) == (helpers > 0)
+        found += batches
+    for array, copy in zip(arrays, found, strict=True):
+        np.testing.assert_array_equal(copy.numpy(), array)
+    assert accelerator.races == []
+    assert not any(thread.name.startswith("asyncdata-device") for thread in set(threading.enumerate()) - before)
