@@ -84,7 +84,7 @@ SEVERAL: Final = ("getall", "getlist", "get_list", "multi_items")
 
 def open_mapping(value: Mapping[Any, Any]) -> TreeLevel | None:
     """Open a mapping that is not a dict; one with several values for a key is a leaf, as values would be lost."""
-    if any(hasattr(value, name) for name in SEVERAL):
+    if any(hasattr(cast("type[Any]", type(value)), name) for name in SEVERAL):
         return None
     try:
         keys = list(value)
