@@ -119,7 +119,8 @@ def is_dense(tensor: Any) -> bool:
     """Return whether a tensor's data is in the host's memory, laid out as an array's."""
     kind = str(getattr(tensor, "layout", "torch.strided"))
     quantized = getattr(tensor, "is_quantized", False)
-    return tensor.device.type == "cpu" and kind == "torch.strided" and not quantized
+    nested = getattr(tensor, "is_nested", False)
+    return tensor.device.type == "cpu" and kind == "torch.strided" and not quantized and not nested
 
 
 def plain(tensor: Any) -> Any:
