@@ -20,7 +20,8 @@ import pytest
 
 import asyncdata as ad
 from asyncdata.errors import ResumeError
-from asyncdata.testing import check_resumes, same
+from asyncdata.testing import check_resumes
+from asyncdata.testing.checks import same
 from tests.reference import Failed, failed
 from tests.states import edited
 
