@@ -36,6 +36,15 @@ class SourceDriver:
     - `"renew"`: `renew` makes the stream anew, and a reader of the old one gets a `DataLossError` or `ResumeError`;
     - `"restart"`: `restart` restarts the server, which keeps its items;
     - `"beat"`: `beat` sends what is no item: heartbeats, empty replies.
+
+    >>> sent = []
+    >>> class Numbers(SourceDriver):
+    ...     send = staticmethod(sent.extend)
+    ...     def dataset(self):
+    ...         return Dataset.from_generator(lambda: iter(sent))
+    >>> Numbers().send([1, 2])
+    >>> list(Numbers().dataset())
+    [1, 2]
     """
 
     can: ClassVar[frozenset[Ability]] = frozenset()
