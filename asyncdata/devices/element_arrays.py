@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
-from asyncdata.elements.structure import LEAVES, map_leaves, open_level
+from asyncdata.elements.structure import LEAVES, endless, map_leaves, open_level
 
 __all__ = ("join_arrays", "paths_of", "reusable", "split_arrays")
 
@@ -20,7 +20,7 @@ class Placeholder:
 
 
 def split_arrays(element: Any, is_sent: Callable[[Any], bool]) -> tuple[Any, list[Any]]:
-    """Return an element with placeholders for its arrays, and the arrays."""
+    """Return an element with placeholders for its arrays, and the arrays; `StructureError` if it contains itself."""
     leaves: list[Any] = []
 
     def take(leaf: Any) -> Any:
@@ -29,7 +29,10 @@ def split_arrays(element: Any, is_sent: Callable[[Any], bool]) -> tuple[Any, lis
         leaves.append(leaf)
         return Placeholder(len(leaves) - 1)
 
-    return with_leaves(take, element), leaves
+    try:
+        return with_leaves(take, element), leaves
+    except RecursionError:
+        raise endless(element) from None
 
 
 def join_arrays(element: Any, arrays: Sequence[Any]) -> Any:

@@ -43,6 +43,7 @@ __all__ = (
     "check_signature",
     "common_spec",
     "conform",
+    "endless",
     "leading_dimension",
     "leaves_of",
     "map_leaves",

@@ -212,7 +212,7 @@ def tensed(value: Any) -> Any:
 
 
 @pytest.mark.torch
-@pytest.mark.parametrize("group", ["values", "containers", "torch", "jax", "other"])
+@pytest.mark.parametrize("group", ["values", "containers", "torch", "other"])
 def test_to_a_training_loop(group: str) -> None:
     makes = values_of(group)
     ds = ad.Dataset.from_iterable([make() for make in makes.values()])
