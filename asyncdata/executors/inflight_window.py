@@ -79,6 +79,7 @@ class InFlightWindow:
         self.load = 0  # bytes of an element, before and after; after is not known to begin with
         self.known = False
         self.most = 1 if workers.tuned else 2 * workers.count
+        self.fits = True  # complete batches into the budget
         self.ended = self.stopped = False
         self.reader = LoopSignal(scope.loop, threadsafe=True)
         self.feeder = LoopSignal(scope.loop)
@@ -125,7 +126,7 @@ class InFlightWindow:
     def batches(self) -> int:
         """Return how many batches are made at once, each by one worker; 0 if the budget is too small for so many."""
         count = self.wanted_batches()
-        return count if self.most >= count * (self.rows or 0) else 0
+        return count if self.fits and self.most >= count * (self.rows or 0) else 0
 
     def wanted_batches(self) -> int:
         """Return how many batches should be made at once; 0 if workers should not make complete batches.
@@ -177,11 +178,18 @@ class InFlightWindow:
         self.widen()
 
     def widen(self) -> None:
-        """Set the limit to what keeps workers busy and fits into the budget."""
-        batches = self.wanted_batches() * (self.rows or 0) * self.load
-        wanted = min(self.wanted() * self.load, MOST_BYTES)
-        space = min(self.part.claim(max(wanted, batches), self.load), max(MOST_BYTES, batches))
-        self.most = max(1, space // self.load)
+        """Set the limit to what keeps workers busy and fits into the budget.
+
+        Each worker has memory for two batches, that it makes and that it has made: a worker's memory is not another's.
+        """
+        wanted, batch = min(self.wanted() * self.load, MOST_BYTES), (self.rows or 0) * self.load
+        batches = self.wanted_batches()
+        memory = 2 * self.workers.count * batch if batches else 0
+        space = self.part.claim(max(wanted, memory), self.load)
+        self.fits = space >= memory
+        if not self.fits:
+            space = self.part.claim(wanted, self.load)
+        self.most = max(1, min(space, max(MOST_BYTES, batches * batch if self.fits else 0)) // self.load)
 
     def admit(self, block: Block) -> None:
         """Cut a block into groups, small enough that no worker idles."""

@@ -198,9 +198,9 @@ async def test_the_first_batch_of_a_run_comes_soon(each: float, most: int) -> No
     assert max(len(group.what) for group in submitted) == most
 
 
-@pytest.mark.parametrize("budget", [0, 1 << 20, 100 << 20, 600 << 20])
+@pytest.mark.parametrize("budget", [0, 1 << 20, 100 << 20, 1000 << 20])
 async def test_a_small_budget_makes_pieces_smaller(budget: int) -> None:
-    """17 batches of 38.4 MB do not fit."""
+    """Two batches of 38.4 MB for each worker do not fit."""
     window, submitted = window_of_batches(16, 15e-6, budget=budget)
     assert window.may_feed()
     window.admit(Block(list(range(256)), Ordinals(0, 256)))
