@@ -19,6 +19,8 @@ import uvloop
 from hypothesis import HealthCheck, settings
 from hypothesis.internal.detection import is_hypothesis_test
 
+from tests.pages import as_printed_here
+
 collect_ignore = ["faults"]  # programs for tests/test_interpreter.py
 
 LAWS = pytest.StashKey[bool]()
@@ -59,7 +61,13 @@ def pytest_xdist_auto_num_workers() -> int:
 
 @pytest.hookimpl(tryfirst=True)  # before what is not asked for by `-m` is left out
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark each test over random examples `laws` where their long versions are asked for."""
+    """Mark each test over random examples `laws` where their long versions are asked for.
+
+    Let doctests expect what this NumPy prints.
+    """
+    for item in items:
+        if isinstance(item, pytest.DoctestItem):
+            as_printed_here(item.dtest)
     if config.stash[LAWS]:
         for item in items:
             if isinstance(item, pytest.Function) and is_hypothesis_test(item.function):

@@ -2,15 +2,8 @@
 
 from __future__ import annotations
 
-import doctest
-import re
-from pathlib import Path
-
-PAGE = Path(__file__).parents[1] / "docs" / "data-flow.md"
+from tests.pages import check_examples
 
 
 def test_the_examples_of_the_documentation() -> None:
-    examples = "\n".join(re.findall(r"```pycon\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL))
-    test = doctest.DocTestParser().get_doctest(examples, {}, PAGE.name, str(PAGE), 0)
-    runner, printed = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS), list[str]()
-    assert runner.run(test, out=printed.append).failed == 0, "".join(printed)
+    check_examples("data-flow.md")

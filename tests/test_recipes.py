@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
 import re
 import subprocess
 import sys
@@ -10,6 +9,8 @@ import tempfile
 from pathlib import Path
 
 import pytest
+
+from tests.pages import check_examples
 
 PAGE = Path(__file__).parents[1] / "docs" / "recipes.md"
 
@@ -20,9 +21,7 @@ def blocks(language: str) -> list[str]:
 
 def test_the_examples_of_the_documentation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    test = doctest.DocTestParser().get_doctest("\n".join(blocks("pycon")), {}, PAGE.name, str(PAGE), 0)
-    said: list[str] = []
-    assert doctest.DocTestRunner().run(test, out=said.append).failed == 0, "".join(said)
+    check_examples("recipes.md")
 
 
 def test_the_debugger_stops_as_shown(tmp_path: Path) -> None:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import copy
-import doctest
 import json
 import random
-import re
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -20,7 +18,9 @@ import pytest
 
 import asyncdata as ad
 from asyncdata.errors import ResumeError
-from asyncdata.testing import check_resumes, same
+from asyncdata.testing import check_resumes
+from asyncdata.testing.checks import same
+from tests.pages import check_examples
 from tests.reference import Failed, failed
 from tests.states import edited
 
@@ -265,12 +265,7 @@ def test_the_note_of_an_error_names_the_same_element_after_going_on() -> None:
 
 
 def test_the_examples_of_the_documentation() -> None:
-    page = Path(__file__).parents[1] / "docs" / "resume.md"
-    examples = "\n".join(re.findall(r"```pycon\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL))
-    test = doctest.DocTestParser().get_doctest(examples, {}, page.name, str(page), 0)
-    runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS)
-    said: list[str] = []
-    assert runner.run(test, out=said.append).failed == 0, "".join(said)
+    check_examples("resume.md")
 
 
 # load_state_dict

@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import count
 from pathlib import Path
 from typing import Any, cast
@@ -16,8 +16,9 @@ import numpy as np
 import pytest
 
 import asyncdata as ad
-from asyncdata import testing
-from asyncdata.testing import JumpingLoop, check_resumes, check_transform, leaves_nothing, same, virtual_time
+from asyncdata.testing import SourceDriver, check_resumes, check_source, check_transform, leaves_nothing, virtual_time
+from asyncdata.testing.checks import same
+from asyncdata.testing.clock import JumpingLoop
 
 
 def test_check_transform_accepts_what_keeps_its_meaning() -> None:
@@ -51,7 +52,7 @@ def test_check_transform_names_the_case() -> None:
 
 
 def test_check_transform_sees_what_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(testing, "LEAK_TIMEOUT", 0.1)
+    monkeypatch.setattr("asyncdata.testing.leaks.LEAK_TIMEOUT", 0.1)
     gate = threading.Event()
 
     def leak(ds: ad.Dataset) -> ad.Dataset:
@@ -183,8 +184,86 @@ def test_check_resumes_wants_a_function() -> None:
         check_resumes(ad.Dataset.range(3))  # type: ignore[arg-type]
 
 
+class Log:
+    """A stream of its own, in memory: items with numbers, of which some are removed."""
+
+    def __init__(self, sent: list[int], removed: set[int], fault: str) -> None:
+        self.sent = sent
+        self.removed = removed
+        self.fault = fault
+        self.place = 2 if fault == "begins late" else 0
+
+    def __iter__(self) -> Iterator[int]:
+        return self
+
+    def __next__(self) -> int:
+        lost = 0
+        while self.place < len(self.sent) and self.sent[self.place] in self.removed:
+            self.place += 1
+            lost += 1
+        if lost and self.fault != "silent":
+            what = f"{lost + (self.fault == 'miscounts')} items were removed"
+            raise OSError(what) if self.fault == "another error" else ad.DataLossError(what)
+        if self.place >= len(self.sent):
+            raise StopIteration
+        self.place += 1
+        return self.sent[self.place - 1]
+
+    def state_dict(self) -> dict[str, int]:
+        return {"place": self.place - (self.fault == "repeats" and self.place > 0)}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        self.place = state["place"]
+
+
+class LogDriver(SourceDriver):
+    can = frozenset({"again", "state", "remove", "count"})
+    at_once = 4
+
+    def __init__(self, fault: str = "") -> None:
+        self.fault = fault
+        self.sent: list[int] = []
+        self.removed: set[int] = set()
+
+    def send(self, numbers: Iterable[int]) -> None:
+        self.sent += numbers
+
+    def remove(self, numbers: Iterable[int]) -> None:
+        self.removed.update(numbers)
+
+    def dataset(self) -> ad.Dataset[int]:
+        return ad.Dataset.from_generator(lambda: Log(self.sent, self.removed, self.fault))
+
+
+def test_check_source_accepts_what_fulfils_the_contract() -> None:
+    check_source(LogDriver)
+
+
+@pytest.mark.parametrize(
+    ("fault", "clause"),
+    [
+        ("begins late", r"every item comes once and in order: element 0 after that is 2, but should be 0"),
+        ("repeats", r"it resumes at each item: stopped after 2 elements, element 0 after that is 1, but should be 2"),
+        ("silent", r"items that are removed before they are read are an error: .* and there was no error"),
+        ("miscounts", r"items that are removed .*\[5, 6, 7\] were removed .*, and the errors say 4"),
+        ("another error", r"items that are removed .* is no DataLossError"),
+    ],
+)
+def test_check_source_names_the_clause_that_failed(fault: str, clause: str) -> None:
+    with pytest.raises(AssertionError, match=clause):
+        check_source(lambda: LogDriver(fault))
+
+
+def test_check_source_refuses_a_driver_that_can_do_what_is_not_known() -> None:
+    class Typo(LogDriver):
+        can = frozenset({"agian"})  # type: ignore[assignment]
+
+    with pytest.raises(ValueError, match="agian"):
+        check_source(Typo)
+
+
 def test_leaves_nothing_sees_a_descriptor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("asyncdata.testing.LEAK_TIMEOUT", 0.1)
+    monkeypatch.setattr("asyncdata.testing.leaks.LEAK_TIMEOUT", 0.1)
     with pytest.raises(AssertionError, match="descriptors left behind"), leaves_nothing():
         descriptor = os.open(tmp_path, os.O_RDONLY)
     os.close(descriptor)

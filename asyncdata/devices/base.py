@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
+import numpy as np
+
+from asyncdata.devices.packed_layout import PackedArray
 from asyncdata.devices.pinned_memory import PinnedMemory
 from asyncdata.elements.tensors import is_numbers, is_tensor, is_tensor_like
 from asyncdata.errors import StructureError
@@ -43,7 +46,7 @@ class Sent(NamedTuple):
 class Device(Protocol):
     """One device for one iterator. It is made in the consumer's thread, where "cuda" gets its index.
 
-    `send` runs in the copy thread, all other methods in the consumer's.
+    `send` and `parts` run in the copy thread, all other methods in the consumer's.
     """
 
     @property
@@ -62,8 +65,8 @@ class Device(Protocol):
         """
         ...
 
-    def parts(self, packed: Any, likes: Sequence[tuple[int, Any]]) -> Sequence[Any]:
-        """Return views into an array of bytes on the device: each begins at an offset and is like an array on the host.
+    def parts(self, packed: Any, parts: Sequence[PackedArray]) -> Sequence[Any]:
+        """Return views into an array of bytes on the device.
 
         Not called for devices without pinned memory.
         """
@@ -91,6 +94,8 @@ def is_array(leaf: Any) -> bool:
 
     `StructureError` for what holds tensors and is none, as a TensorDict, which must not stay behind without a word.
     """
+    if type(leaf) is np.ndarray:
+        return is_numbers(leaf)
     if is_tensor_like(leaf) and not is_tensor(leaf):
         name = type(leaf).__name__
         raise StructureError(f"a {name} is not copied to a device: make it a dict, as with .to_dict(), in a map")

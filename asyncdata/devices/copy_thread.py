@@ -11,10 +11,12 @@ from queue import SimpleQueue
 from typing import Any, NamedTuple, TypeAlias
 
 from asyncdata.devices.base import Device, Event, Sent
-from asyncdata.devices.element_arrays import split_arrays
+from asyncdata.devices.element_arrays import paths_of, split_arrays
 from asyncdata.devices.staging import StagedArrays, Staging
-from asyncdata.executors.function_call import noted
+from asyncdata.executors.function_call import ThreadPool, noted
+from asyncdata.memory.memcpy import helper_count
 from asyncdata.runtime.block import Block, Failure
+from asyncdata.runtime.host_resources import usable_cores
 from asyncdata.runtime.queue import BlockQueue
 from asyncdata.runtime.spans import RECORDERS, record
 from asyncdata.runtime.tickets import Tickets
@@ -44,6 +46,7 @@ class Batch:
         self.arrays: Sequence[Any] = ()
         """The arrays of the element on the device, which are views into those that were sent."""
         self.paths: Sequence[str] = ()
+        """The paths of its arrays, if they are written to static ones."""
         self.failure: Failure | None = item if type(item) is Failure else None
 
 
@@ -84,7 +87,10 @@ class CopyThread:
         self.tasks = tasks
         self.label = node.label()
         self.most = node.buffer_size
-        self.staging = Staging(device)
+        self.has_static = node.static is not None
+        self.threads: list[threading.Thread] = []
+        self.helpers = ThreadPool(self.start_helper, helper_count(usable_cores()), "asyncdata-device-copy")
+        self.staging = Staging(device, self.helpers)
         self.copies: deque[Copy] = deque()
         self.pause: Pause | None = None
         self.worked = 0.0
@@ -103,6 +109,7 @@ class CopyThread:
             self.queue.finish(error)
         finally:
             self.queue.finish()
+            self.end_helpers()
             self.over = True
             self.release()
             if self.on_end is not None:
@@ -115,6 +122,17 @@ class CopyThread:
             task = self.tasks.get()
             if isinstance(task, Pause):
                 task.reached.put(None)
+
+    def start_helper(self, run: Callable[[], None], name: str) -> None:
+        """Start a thread that helps to copy large arrays."""
+        self.threads.append(thread := threading.Thread(target=run, name=name, daemon=True))
+        thread.start()
+
+    def end_helpers(self) -> None:
+        """End the threads that help, which do not work now."""
+        self.helpers.stop()
+        for thread in self.threads:
+            thread.join()
 
     def serve(self) -> None:
         """Run the tasks in order."""
@@ -169,9 +187,11 @@ class CopyThread:
     def start(self, batch: Batch) -> None:
         """Start to copy a batch; afterwards the batch holds only the parts that are not arrays."""
         begin = time.perf_counter()
-        batch.item, leaves, batch.paths = split_arrays(batch.item, self.device.is_sent)
+        batch.item, leaves = split_arrays(batch.item, self.device.is_sent)
+        if self.has_static:
+            batch.paths = paths_of(batch.item)
         on_host = self.staging.pinned(leaves)
-        sent = self.device.send(on_host.sources(), batch.credit.arrays)
+        sent = self.device.send(on_host.sources, batch.credit.arrays)
         self.copies.append(Copy(sent.ready, on_host))
         batch.arrays = on_host.parts(self.device, sent.arrays)
         batch.sent = sent

@@ -7,6 +7,7 @@ from typing import Any
 
 from asyncdata.devices.base import DONE, Event, Sent, is_array
 from asyncdata.devices.element_arrays import reusable
+from asyncdata.devices.packed_layout import PackedArray
 from asyncdata.elements.tensors import tensor_of
 from asyncdata.runtime.optional_packages import require
 
@@ -35,7 +36,7 @@ class CpuDevice:
         target = reusable(into, place, tensor.shape, tensor.dtype)
         return tensor.clone() if target is None else target.copy_(tensor)
 
-    def parts(self, packed: Any, likes: Sequence[tuple[int, Any]]) -> Sequence[Any]:
+    def parts(self, packed: Any, parts: Sequence[PackedArray]) -> Sequence[Any]:
         raise TypeError("tensors on the CPU are sent one by one")
 
     def arrive(self, sent: Sent) -> None:

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from asyncdata.devices.base import Event, Sent, is_array
 from asyncdata.devices.element_arrays import reusable
+from asyncdata.devices.packed_layout import PackedArray
 from asyncdata.devices.pinned_memory import HostMemory, PinnedMemory
 from asyncdata.elements.tensors import tensor_of, tensor_parts
 from asyncdata.errors import DeviceNotFoundError
@@ -64,8 +65,8 @@ class CudaDevice:
             target = self.torch.empty(source.shape, dtype=source.dtype, device=self.device)
         return target.copy_(source, non_blocking=True)
 
-    def parts(self, packed: Any, likes: Sequence[tuple[int, Any]]) -> Sequence[Any]:
-        return tensor_parts(packed, likes)
+    def parts(self, packed: Any, parts: Sequence[PackedArray]) -> Sequence[Any]:
+        return tensor_parts(packed, parts)
 
     def arrive(self, sent: Sent) -> None:
         current = self.torch.cuda.current_stream(self.device)

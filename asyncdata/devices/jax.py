@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from asyncdata.devices.base import DONE, Event, Sent, is_array
+from asyncdata.devices.packed_layout import PackedArray
 from asyncdata.elements.tensors import as_array, is_tensor
 from asyncdata.errors import PlanError
 from asyncdata.runtime.optional_packages import require
@@ -50,7 +51,7 @@ class JaxDevice:
             arrays = self.jax.device_put(sources, self.where)
         return Sent(arrays, JaxEvent(self.jax, arrays))
 
-    def parts(self, packed: Any, likes: Sequence[tuple[int, Any]]) -> Sequence[Any]:
+    def parts(self, packed: Any, parts: Sequence[PackedArray]) -> Sequence[Any]:
         raise TypeError("arrays of JAX are sent one by one")
 
     def arrive(self, sent: Sent) -> None:

@@ -20,6 +20,7 @@ import numpy.typing as npt
 
 from asyncdata.devices.base import Event, Sent, is_array
 from asyncdata.devices.element_arrays import reusable
+from asyncdata.devices.packed_layout import PackedArray
 from asyncdata.devices.pinned_memory import HostMemory, PinnedMemory
 from asyncdata.elements.tensors import as_array, is_tensor
 from asyncdata.errors import PlanError, StageError
@@ -417,12 +418,12 @@ class SimulatedDevice:
                 accelerator.copy(stream, source, arrays[-1])
             return Sent(arrays, accelerator.record(stream))
 
-    def parts(self, packed: Any, likes: Sequence[tuple[int, Any]]) -> Sequence[Any]:
-        return [self.part(packed, start, as_array(like) if is_tensor(like) else like) for start, like in likes]
+    def parts(self, packed: Any, parts: Sequence[PackedArray]) -> Sequence[Any]:
+        return [self.part(packed, start, dtype, tuple(shape)) for start, dtype, shape, _ in parts]
 
-    def part(self, packed: Any, start: int, like: npt.NDArray[Any]) -> SimulatedArray:
-        """Return a view into an array of bytes from an offset on."""
-        array = SimulatedArray(self.accelerator, packed.memory, like.shape, like.dtype)
+    def part(self, packed: Any, start: int, dtype: Any, shape: tuple[int, ...]) -> SimulatedArray:
+        """Return a view into an array of bytes from an offset on; its dtype is NumPy's or PyTorch's."""
+        array = SimulatedArray(self.accelerator, packed.memory, shape, np.dtype(str(dtype).removeprefix("torch.")))
         array.start, array.owner = start, packed
         return array
 

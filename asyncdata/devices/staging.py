@@ -2,101 +2,91 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from asyncdata.devices.base import Device
-from asyncdata.devices.pinned_memory import HostMemory, PinnedMemory
-from asyncdata.elements.tensors import array_and_dtype, from_array_and_dtype, is_tensor
+from asyncdata.devices.packed_layout import PackedLayout, aligned, host_array, kinds_of
+from asyncdata.devices.pinned_memory import Array, HostMemory, PinnedMemory
+from asyncdata.elements.tensors import from_array_and_dtype
+from asyncdata.memory.memcpy import Helpers, copy_arrays
 
 __all__ = ("StagedArrays", "Staging")
 
-ALIGN: Final = 256
 SLOT_UNIT: Final = 1 << 16
-SMALL: Final = 1 << 16
-"""Arrays of up to this many bytes are copied to the device as one, whose memory is in use as long as any of them is."""
-
-NONE: Final[Mapping[int, int]] = MappingProxyType({})
 
 
 class StagedArrays(NamedTuple):
     """The arrays of an element in memory that a device can read.
 
-    `slot` is the memory to which some of them were copied. It begins with the small ones, which are copied to the
-    device as one: `starts` has their offsets by index, and `packed` is that part of the slot.
+    `slot` is the memory to which some of them were copied. It begins with the small ones, whose places `layout` has:
+    they are copied to the device as one, which is the first of `sources`.
     """
 
-    arrays: Sequence[Any]
+    sources: Sequence[Any]
+    """The arrays that are copied to the device."""
     slot: HostMemory | None = None
-    starts: Mapping[int, int] = NONE
-    packed: HostMemory | None = None
-
-    def sources(self) -> Sequence[Any]:
-        """Return the arrays that are copied to the device."""
-        if self.packed is None:
-            return self.arrays
-        return [self.packed, *(array for place, array in enumerate(self.arrays) if place not in self.starts)]
+    layout: PackedLayout | None = None
 
     def parts(self, device: Device, copies: Sequence[Any]) -> Sequence[Any]:
         """Return the arrays on the device, given the copies of the sources."""
-        if self.packed is None:
+        layout = self.layout
+        if layout is None or not layout.small:
             return copies
-        others = iter(copies[1:])
-        small = device.parts(copies[0], [(start, self.arrays[place]) for place, start in self.starts.items()])
-        by_place = dict(zip(self.starts, small, strict=True))
-        return [by_place[place] if place in by_place else next(others) for place in range(len(self.arrays))]
+        small = device.parts(copies[0], layout.parts)
+        if not layout.large:
+            return small
+        found = dict(zip(layout.small, small, strict=True)) | dict(zip(layout.large, copies[1:], strict=True))
+        return [found[place] for place in range(len(found))]
 
 
 class UnpinnedArray(NamedTuple):
-    """An array that is not in pinned memory, and its size there in bytes.
+    """A large array that is not in pinned memory, and its place among the sources.
 
     `dtype` is the name for `from_array_and_dtype` if a tensor is sent.
     """
 
     place: int
-    array: npt.NDArray[Any]
+    array: Array
     dtype: str | None
-    size: int
 
 
 class Staging:
     """Slots of pinned memory, which are reused when the device has read them."""
 
-    def __init__(self, device: Device) -> None:
+    def __init__(self, device: Device, helpers: Helpers | None = None) -> None:
         self.device = device
+        self.helpers = helpers
+        """Threads that help to copy large arrays."""
         self.free: list[HostMemory] = []
+        self.layout = PackedLayout([])
+        """The layout of the last element, which the next one most likely has too."""
 
     def pinned(self, leaves: Sequence[Any]) -> StagedArrays:
         """Return arrays in pinned memory, if the device is faster with that."""
         memory = self.device.pinned_memory
         if memory is None:
             return StagedArrays(leaves)
-        arrays: list[Any] = []
+        if kinds_of(leaves) != self.layout.kinds:
+            self.layout = PackedLayout(leaves)
+        layout = self.layout
+        sources: list[Any] = [None] if layout.small else []
         unpinned: list[UnpinnedArray] = []
-        for place, leaf in enumerate(leaves):
-            array, dtype = array_and_dtype(leaf) if is_tensor(leaf) else (np.asarray(leaf), None)
-            arrays.append(memory.direct(array) if dtype is None else None)
-            if arrays[-1] is None:
-                unpinned.append(UnpinnedArray(place, array, dtype, aligned(array.nbytes)))
-        return self.copied(memory, arrays, unpinned) if unpinned else StagedArrays(arrays)
-
-    def copied(self, memory: PinnedMemory, arrays: list[Any], unpinned: list[UnpinnedArray]) -> StagedArrays:
-        """Copy arrays to a slot, the small ones first, and put the copies in their places."""
-        slot = self.slot(memory, sum(each.size for each in unpinned))
-        starts, start, small = dict[int, int](), 0, 0
-        for each in sorted(unpinned, key=lambda each: each.size > SMALL):
-            array, dtype = each.array, each.array.dtype
-            copy = np.ndarray(array.shape, dtype if dtype.isnative else dtype.newbyteorder("="), slot, start)
-            np.copyto(copy, array)
-            arrays[each.place] = copy if each.dtype is None else from_array_and_dtype(copy, each.dtype)
-            if each.size <= SMALL:
-                starts[each.place], small = start, start + each.size
-            start += each.size
-        return StagedArrays(arrays, slot) if len(starts) < 2 else StagedArrays(arrays, slot, starts, slot[:small])
+        for place in layout.large:
+            array, dtype = host_array(leaves[place])
+            sources.append(memory.direct(array) if dtype is None else None)
+            if sources[-1] is None:
+                unpinned.append(UnpinnedArray(len(sources) - 1, array, dtype))
+        if not unpinned and not layout.small:
+            return StagedArrays(sources)
+        slot = self.slot(memory, layout.size + sum(aligned(each.array.nbytes) for each in unpinned))
+        if layout.small:
+            sources[0] = slot[: layout.size]
+            layout.pack(leaves, sources[0])
+        copy_large(unpinned, slot, layout.size, sources, self.helpers)
+        return StagedArrays(sources, slot, layout)
 
     def slot(self, memory: PinnedMemory, need: int) -> HostMemory:
         """Return a slot of at least `need` bytes; a slot that is too small is dropped for it."""
@@ -113,5 +103,14 @@ class Staging:
             self.free.append(read.slot)
 
 
-def aligned(size: int) -> int:
-    return -(-size // ALIGN) * ALIGN
+def copy_large(
+    unpinned: Sequence[UnpinnedArray], slot: HostMemory, start: int, sources: list[Any], helpers: Helpers | None
+) -> None:
+    """Copy arrays to a slot, from an offset on, and put the copies in their places."""
+    pairs: list[tuple[Array, Array]] = []
+    for place, array, dtype in unpinned:
+        copy = np.ndarray(array.shape, array.dtype, slot, start)
+        pairs.append((copy, array))
+        sources[place] = copy if dtype is None else from_array_and_dtype(copy, dtype)
+        start += aligned(array.nbytes)
+    copy_arrays(pairs, helpers)

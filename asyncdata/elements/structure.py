@@ -90,9 +90,11 @@ def map_leaves(fn: Callable[[Any, str], Any], value: Any, where: str = "") -> An
     level = open_level(value)
     if level is None:
         return fn(value, where)
-    return level.rebuild(
-        [map_leaves(fn, part, where + name) for part, name in zip(level.parts, level.names, strict=True)]
-    )
+    pairs = zip(level.parts, level.names, strict=True)
+    try:
+        return level.rebuild([map_leaves(fn, part, where + name) for part, name in pairs])
+    except RecursionError:
+        raise endless(value) from None
 
 
 def stack(column: list[Any], where: str = "") -> Any:
@@ -127,7 +129,15 @@ def stack_dicts(column: list[dict[Any, Any]], where: str) -> dict[Any, Any]:
         same, parts = False, []
     if not same:
         raise other_keys(column, where)
-    return {key: stack(part, f"{where}[{key!r}]") for key, part in zip(first, parts, strict=True)}
+    try:
+        return {key: stack(part, f"{where}[{key!r}]") for key, part in zip(first, parts, strict=True)}
+    except RecursionError:
+        raise endless(first) from None
+
+
+def endless(value: Any) -> StructureError:
+    """Return the error for a value with too many levels."""
+    return StructureError(f"a {type(value).__name__} contains itself, or is nested too deeply: give its parts in a map")
 
 
 def other_keys(column: list[dict[Any, Any]], where: str) -> StructureError:
@@ -161,8 +171,11 @@ def stack_parts(column: list[Any], where: str) -> Any:
         return records(column) if type(column[0]) is np.void else objects(column)
     opened = [arranged(level, levels[0].names) for level in levels if level is not None]
     check_same(column, [level.names for level in opened], "parts", where)
-    parts = zip(*[level.parts for level in opened], strict=True)
-    return opened[0].rebuild([stack(list(p), where + name) for p, name in zip(parts, opened[0].names, strict=True)])
+    parts = zip(*[level.parts for level in opened], opened[0].names, strict=True)
+    try:
+        return opened[0].rebuild([stack(list(part), where + name) for *part, name in parts])
+    except RecursionError:
+        raise endless(column[0]) from None
 
 
 def stacks_itself(kind: type[Any]) -> bool:

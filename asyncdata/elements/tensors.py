@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
 from typing import Any, Final, cast
 
@@ -119,7 +119,8 @@ def is_dense(tensor: Any) -> bool:
     """Return whether a tensor's data is in the host's memory, laid out as an array's."""
     kind = str(getattr(tensor, "layout", "torch.strided"))
     quantized = getattr(tensor, "is_quantized", False)
-    return tensor.device.type == "cpu" and kind == "torch.strided" and not quantized
+    nested = getattr(tensor, "is_nested", False)
+    return tensor.device.type == "cpu" and kind == "torch.strided" and not quantized and not nested
 
 
 def plain(tensor: Any) -> Any:
@@ -169,20 +170,21 @@ def torch_dtype(dtype: np.dtype[Any]) -> Any:
     return tensor_of(np.empty(0, dtype)).dtype
 
 
-def tensor_parts(packed: Any, likes: Sequence[tuple[int, Any]]) -> list[Any]:
-    """Return views into a tensor of bytes: each begins at an offset, and has the shape and dtype of an array or tensor.
+def tensor_parts(packed: Any, parts: Iterable[tuple[int, Any, Sequence[int], Sequence[int]]]) -> list[Any]:
+    """Return views into a tensor of bytes: each has an offset in bytes, a dtype of NumPy or torch, a shape, and strides
+    in items.
 
     The size in bytes and all offsets are multiples of every dtype's size.
     """
-    views: dict[Any, Any] = {}
-    parts: list[Any] = []
-    for start, like in likes:
-        dtype = like.dtype if is_tensor(like) else torch_dtype(like.dtype)
+    views: dict[Any, tuple[Any, int]] = {}
+    found: list[Any] = []
+    for start, dtype, shape, strides in parts:
         if dtype not in views:
-            views[dtype] = packed.view(dtype)
-        strides = like.stride() if is_tensor(like) else [stride // like.itemsize for stride in like.strides]
-        parts.append(views[dtype].as_strided(like.shape, strides, start // dtype.itemsize))
-    return parts
+            view = packed.view(torch_dtype(dtype) if isinstance(dtype, np.dtype) else dtype)
+            views[dtype] = view.as_strided, view.element_size()
+        as_strided, size = views[dtype]
+        found.append(as_strided(shape, strides, start // size))
+    return found
 
 
 def clone(tensor: Any) -> Any:

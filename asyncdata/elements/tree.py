@@ -10,7 +10,7 @@ import copy
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
 from functools import cached_property
-from typing import Any, NamedTuple, cast
+from typing import Any, Final, NamedTuple, cast
 
 import numpy as np
 import optree
@@ -78,8 +78,14 @@ def open_dict(value: dict[Any, Any]) -> TreeLevel:
     return TreeLevel(list(value.values()), [f"[{key!r}]" for key in keys], rebuild)
 
 
-def open_mapping(value: Mapping[Any, Any]) -> TreeLevel:
-    """Open a mapping that is not a dict."""
+SEVERAL: Final = ("getall", "getlist", "get_list", "multi_items")
+"""Methods of mappings that have several values for one key, as headers and parameters of HTTP have."""
+
+
+def open_mapping(value: Mapping[Any, Any]) -> TreeLevel | None:
+    """Open a mapping that is not a dict; one with several values for a key is a leaf, as values would be lost."""
+    if any(hasattr(cast("type[Any]", type(value)), name) for name in SEVERAL):
+        return None
     try:
         keys = list(value)
         parts = [value[key] for key in keys]

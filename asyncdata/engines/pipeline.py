@@ -61,7 +61,7 @@ class Pipeline:
         try:
             LEAVING.set(self.owned.left)
             if usable_cores() > 1:
-                HELP.set(self.owned.copier.submit)
+                HELP.set(self.owned.copier)
             with forks.IMPORTING:
                 tasks = anyio.create_task_group()
             async with tasks as group:

@@ -206,7 +206,7 @@ class LooplessThreadEngine(ThreadEngine):
         """Read the plan into the queue while the queue has space."""
         LEAVING.set(self.owned.left)
         if usable_cores() > 1:
-            HELP.set(self.owned.copier.submit)
+            HELP.set(self.owned.copier)
         want, scope = Demand(), LooplessScope(self.run.epoch, self.left, self.ends, self.run.meters)
         async with aclosing(self.run.plan.open(scope, want, self.run.start)) as source:
             while space := self.space():

@@ -16,6 +16,8 @@ from anyio.abc import TaskGroup
 
 from asyncdata.executors.function_call import ThreadPool
 from asyncdata.executors.retry import LEAVING, Leaving
+from asyncdata.memory.memcpy import helper_count
+from asyncdata.runtime.host_resources import usable_cores
 from asyncdata.runtime.memory_budget import MemoryBudget
 from asyncdata.runtime.meter import Meter, Meters
 
@@ -47,7 +49,7 @@ class OwnedTask:
         """Each with the event that it runs: one whose start a signal handler interrupted may still begin."""
         self.tasks: set[asyncio.Task[None]] = set()
         self.readers = ThreadPool(self.start, READERS, "asyncdata-read")
-        self.copier = ThreadPool(self.start, 1, "asyncdata-copy")
+        self.copier = ThreadPool(self.start, helper_count(usable_cores()), "asyncdata-copy")
         self.unstarted: set[Coroutine[Any, Any, None]] = set()
         self.has_spawned = False
         self.emptied: Callable[[], object] | None = None

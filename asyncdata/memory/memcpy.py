@@ -1,27 +1,46 @@
-"""Copies of arrays: large ones are copied by two threads, as one core does not use the full memory bandwidth."""
+"""Copies of arrays: large ones are copied by several threads, as one core does not use the full memory bandwidth."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from contextvars import ContextVar
-from itertools import pairwise
+from functools import partial
+from itertools import accumulate, pairwise
 from threading import Lock
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ("HELP", "Help", "copy", "gather")
+__all__ = ("HELP", "Helpers", "copy", "copy_arrays", "gather", "helper_count")
 
 Array: TypeAlias = npt.NDArray[Any]
 
-Help: TypeAlias = Callable[[Callable[[], None]], object]
-"""Offers a job to another thread, which may or may not run it."""
+Strip: TypeAlias = Callable[[], object]
+"""Copies a part of a large copy."""
 
-HELP: Final[ContextVar[Help | None]] = ContextVar("HELP", default=None)
-"""The helper for copies that are made in a context, if there is one."""
+
+class Helpers(Protocol):
+    """Threads that may help with a copy, at most `count` of them."""
+
+    @property
+    def count(self) -> int: ...
+
+    def submit(self, job: Callable[[], None]) -> object:
+        """Offer a job to a thread, which may or may not run it."""
+        ...
+
+
+HELP: Final[ContextVar[Helpers | None]] = ContextVar("HELP", default=None)
+"""The helpers for copies that are made in a context, if there are some."""
+
+
+def helper_count(cores: int) -> int:
+    """Return how many threads help with a copy: one for two cores, which one core does not keep busy."""
+    return cores // 2
+
 
 SMALL: Final = 1 << 16
 """Arrays of fewer bytes are copied before another thread is awake."""
@@ -30,10 +49,10 @@ LARGE: Final = 1 << 20
 """Copies of arrays of this many bytes always release the interpreter's lock."""
 
 SHARED: Final = 4 << 20
-"""Arrays of this many bytes are copied faster by two threads."""
+"""Arrays of this many bytes are copied faster by several threads."""
 
-STRIPS: Final = 5
-"""An odd number: the helper starts later, so the asking thread copies the last strip and need not wait to be woken."""
+LEAST_STRIP: Final = 1 << 19
+"""Bytes of a strip: a shorter one is copied before another thread is awake."""
 
 LATE: Final = 2e-3
 USUAL: Final = 2e-4
@@ -53,8 +72,18 @@ def gather(parts: Sequence[Array], out: Array) -> None:
         np.concatenate(parts, out=out)
     elif each < LARGE:
         COPIER.gather(parts, out)
+    elif all(part.flags.c_contiguous for part in parts):
+        copy_arrays(list(rows_for(parts, out)), HELP.get())
     else:
         one_by_one(parts, out)
+
+
+def rows_for(parts: Sequence[Array], out: Array) -> Iterator[tuple[Array, Array]]:
+    """Yield the rows of `out` for each part, and the part."""
+    row = 0
+    for part in parts:
+        yield out[row : row + len(part)], part
+        row += len(part)
 
 
 class StripedCopier:
@@ -79,7 +108,7 @@ class StripedCopier:
         if self.held_up(begin):
             one_by_one(parts[1:], out[first:])
         elif len(parts) > 1:
-            np.concatenate(parts[1:], out=out[first:])
+            join_rows(parts[1:], out[first:], HELP.get())
             self.held_up(begin + len(parts) * USUAL)
 
     def is_wary(self) -> bool:
@@ -97,6 +126,20 @@ class StripedCopier:
 COPIER: Final = StripedCopier()
 
 
+def join_rows(parts: Sequence[Array], out: Array, helpers: Helpers | None) -> None:
+    """Copy rows as `numpy.concatenate` does, with the help of threads if there are enough cores for it to be worth it:
+    two threads take as long as one, as they wait for the interpreter's lock at each row."""
+    if helpers is None or helpers.count < 2 or out.nbytes < SHARED:
+        np.concatenate(parts, out=out)
+        return
+    rows = [*accumulate(map(len, parts), initial=0)]
+    step = -(-len(parts) * strip_size(out.nbytes, helpers.count) // out.nbytes)
+    cuts = [*range(0, len(parts), step), len(parts)]
+    CopyTask(
+        [partial(np.concatenate, parts[begin:end], out=out[rows[begin] : rows[end]]) for begin, end in pairwise(cuts)]
+    ).run(helpers)
+
+
 def one_by_one(parts: Sequence[Array], out: Array) -> None:
     """Copy arrays one by one; only large ones release the lock."""
     target, end, row = memory_of(out), 0, 0
@@ -111,53 +154,93 @@ def one_by_one(parts: Sequence[Array], out: Array) -> None:
 
 def copy(target: memoryview, source: memoryview) -> None:
     """Copy bytes to a target of the same size."""
-    size = source.nbytes
-    if size < LARGE:
+    if source.nbytes < LARGE:
         target[:] = source
+    else:
+        copy_arrays([(np.frombuffer(target, np.uint8), np.frombuffer(source, np.uint8))], HELP.get())
+
+
+def copy_arrays(pairs: Sequence[tuple[Array, Array]], helpers: Helpers | None) -> None:
+    """Copy the second array of each pair to the first one, which has its shape; much data with the help of threads."""
+    size = sum([target.nbytes for target, _ in pairs])
+    if helpers is None or not helpers.count or size < SHARED or COPIER.is_wary():
+        for pair in pairs:
+            np.copyto(*pair)
         return
-    help_with = HELP.get() if size >= SHARED else None
-    into, of = np.frombuffer(target, np.uint8), np.frombuffer(source, np.uint8)
-    if help_with is None or COPIER.is_wary():
-        np.copyto(into, of)
-        return
-    begin, ends = time.perf_counter(), [size * count // STRIPS for count in range(STRIPS + 1)]
-    task = CopyTask([(into[begin:end], of[begin:end]) for begin, end in pairwise(ends)])
-    with suppress(RuntimeError):  # no thread can be started
-        help_with(task.help)
-    task.finish()
+    begin, each = time.perf_counter(), strip_size(size, helpers.count)
+    task = CopyTask([strip for target, source in pairs for strip in strips_of(target, source, each)])
+    task.run(helpers)
     COPIER.held_up(begin + size * SLOW)
 
 
-class CopyTask:
-    """A copy in strips, each made by the thread that takes it first: the asking thread or the helper."""
+def strip_size(size: int, helpers: int) -> int:
+    """Return the bytes of a strip, of which each thread copies about two.
 
-    def __init__(self, strips: list[tuple[Array, Array]]) -> None:
+    They are an odd number: helpers start later, so the asking thread copies the last strip and need not wait to be
+    woken.
+    """
+    return max(LEAST_STRIP, -(-size // (2 * helpers + 3)))
+
+
+def strips_of(target: Array, source: Array, size: int) -> Iterator[Strip]:
+    """Yield copies of the parts of an array, of about `size` bytes each."""
+    if target.flags.c_contiguous and source.flags.c_contiguous:
+        target, source = target.reshape(-1), source.reshape(-1)
+    count = -(-target.nbytes // size) if target.ndim else 1
+    step = max(1, -(-len(target) // count)) if count > 1 else 0
+    if not step:
+        yield partial(np.copyto, target, source)
+        return
+    for start in range(0, len(target), step):
+        yield partial(np.copyto, target[start : start + step], source[start : start + step])
+
+
+class CopyTask:
+    """A copy in strips, each made by the thread that takes it first: the asking thread or a helper."""
+
+    def __init__(self, strips: list[Strip]) -> None:
         self.strips = strips
-        self.helped = Lock()
-        self.done = Lock()
-        self.done.acquire()
+
+    def run(self, helpers: Helpers) -> None:
+        """Copy all strips; return when those that helpers have begun are copied, too."""
+        helping = [Helping(self) for _ in range(min(helpers.count, len(self.strips) - 1))]
+        try:
+            with suppress(RuntimeError):  # no thread can be started
+                for each in helping:
+                    helpers.submit(each.run)
+            self.work()
+        finally:
+            for each in helping:
+                each.finish()
 
     def work(self) -> None:
         """Copy strips that no thread has taken; NumPy releases the interpreter's lock meanwhile."""
         with suppress(IndexError):
             while True:
-                np.copyto(*self.strips.pop())
+                self.strips.pop()()
 
-    def help(self) -> None:
-        """Copy strips in the helper's thread, unless all are taken."""
-        if self.helped.acquire(blocking=False):
+
+class Helping:
+    """The part of one helper in a copy."""
+
+    def __init__(self, task: CopyTask) -> None:
+        self.task = task
+        self.begun = Lock()
+        self.done = Lock()
+        self.done.acquire()
+
+    def run(self) -> None:
+        """Copy strips in the helper's thread, unless the copy is over."""
+        if self.begun.acquire(blocking=False):
             try:
-                self.work()
+                self.task.work()
             finally:
                 self.done.release()
 
     def finish(self) -> None:
-        """Copy strips, and wait for the strip of the helper."""
-        try:
-            self.work()
-        finally:
-            if not self.helped.acquire(blocking=False):
-                self.done.acquire()
+        """Wait for the helper's strip if it has begun one, and let it begin no more."""
+        if not self.begun.acquire(blocking=False):
+            self.done.acquire()
 
 
 def memory_of(array: Array) -> memoryview:

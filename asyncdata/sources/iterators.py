@@ -141,8 +141,10 @@ class IteratorSource(Node):
                 stop = start + len(items)
                 if start >= first:
                     yield self.block(items, self.tickets(pump, start, stop))
-                elif isinstance(items, list) and type(items[-1]) is Failure:
-                    lost = items[-1].error
+                elif isinstance(items, list) and (failed := [item for item in items if type(item) is Failure]):
+                    if place.state is not None:  # states are asked for after each failure, so there was none then
+                        raise self.differs(failed[0].error)
+                    lost = failed[-1].error
                 start = stop
             if start < first:
                 raise self.ended(start, first) from lost
@@ -159,6 +161,15 @@ class IteratorSource(Node):
         if isinstance(error, ResumeError):
             return error
         refusal = ResumeError(f"{self.where()}: it cannot be started again to resume: {error}")
+        refusal.__cause__ = error
+        return refusal
+
+    def differs(self, error: BaseException) -> ResumeError:
+        """Return the error for a source that fails where it gave an element before."""
+        refusal = ResumeError(
+            f"{self.where()}: from its state on it must give the same elements again, up to the one it resumes at, and "
+            f"one failed that had not failed: {error}; start without the state"
+        )
         refusal.__cause__ = error
         return refusal
 

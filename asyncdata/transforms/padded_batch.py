@@ -18,6 +18,7 @@ from asyncdata.elements.structure import (
     array_of,
     check_all_tensors,
     check_same,
+    endless,
     leaf,
     map_leaves,
     objects,
@@ -203,11 +204,11 @@ def join_leaves(column: list[Any], join: Callable[..., Any], where: str, *guides
         rows = [dict(zip(level.names, level.parts, strict=True)) for level in levels if level is not None]
         columns = [[row[name] for row in rows] for name in first.names]
     opened = list(zip(*[guiding(guide, first, where) for guide in guides], strict=True)) or [()] * len(first.names)
-    parts = [
-        join_leaves(part, join, where + name, *inner)
-        for part, name, inner in zip(columns, first.names, opened, strict=True)
-    ]
-    return first.rebuild(parts)
+    pairs = zip(columns, first.names, opened, strict=True)
+    try:
+        return first.rebuild([join_leaves(part, join, where + name, *inner) for part, name, inner in pairs])
+    except RecursionError:
+        raise endless(column[0]) from None
 
 
 def columns_of(column: list[Any], kinds: set[type[Any]]) -> list[list[Any]] | None:

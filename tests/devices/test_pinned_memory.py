@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,8 +11,10 @@ import numpy as np
 import pytest
 
 import asyncdata as ad
+from asyncdata.devices import copy_thread
 from asyncdata.devices.simulated import Accelerator, SimulatedDevice
 from asyncdata.devices.staging import Staging
+from asyncdata.memory import memcpy
 from asyncdata.memory.buffer_pool import POOL, plain_memory
 
 ROWS = np.arange(64 << 10, dtype=np.float32)
@@ -136,3 +139,29 @@ def test_small_arrays_are_sent_as_one(mode: Any, monkeypatch: pytest.MonkeyPatch
         assert {key: (value.dtype, value.tolist()) for key, value in element.items()} == {
             key: (value.dtype, value.tolist()) for key, value in want.items()
         }
+
+
+@pytest.mark.parametrize("helpers", [0, 1, 4])
+def test_large_arrays_are_copied_to_pinned_memory_by_threads_that_end(
+    helpers: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(copy_thread, "helper_count", lambda cores: helpers)
+    monkeypatch.setattr(memcpy.COPIER, "wary", 0)  # other tests' copies may have been held up
+    started: list[str] = []
+    start = copy_thread.CopyThread.start_helper
+
+    def start_helper(thread: copy_thread.CopyThread, run: Any, name: str) -> None:
+        started.append(name)
+        start(thread, run, name)
+
+    monkeypatch.setattr(copy_thread.CopyThread, "start_helper", start_helper)
+    arrays = [np.arange(1 << 20) + number for number in range(6)]
+    accelerator = Accelerator()
+    before = set(threading.enumerate())
+    with ad.Dataset.from_list(arrays).prefetch_to_device(accelerator).iterate() as batches:
+        found = [*batches]
+    assert (len(started) > 0) == (helpers > 0)
+    for array, copy in zip(arrays, found, strict=True):
+        np.testing.assert_array_equal(copy.numpy(), array)
+    assert accelerator.races == []
+    assert not any(thread.name.startswith("asyncdata-device") for thread in set(threading.enumerate()) - before)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import asyncdata as ad
+from asyncdata.devices.packed_layout import PackedLayout
 from asyncdata.devices.simulated import Accelerator
 from asyncdata.elements.tensors import tensor_of, tensor_parts
 
@@ -101,11 +102,15 @@ def test_without_a_gpu_it_says_so_and_how_to_go_on(torch: Any) -> None:
 
 def test_small_arrays_are_parts_of_what_is_sent(torch: Any) -> None:
     arrays = [np.arange(6).reshape(2, 3).astype(name) for name in DTYPES] + [np.float32(7), np.zeros((2, 0))]
-    hosts = [*map(np.asarray, arrays), torch.tensor([[1.5], [-2]], dtype=torch.bfloat16), torch.ones(())]
-    packed = torch.zeros(256 * len(hosts), dtype=torch.uint8)
-    for number, host in enumerate(hosts):
-        data = tensor_of(host).reshape(-1).view(torch.uint8)
-        packed[256 * number : 256 * number + len(data)] = data
-    parts = tensor_parts(packed, [(256 * number, host) for number, host in enumerate(hosts)])
-    for part, host in zip(parts, map(tensor_of, hosts), strict=True):
-        assert (part.dtype, part.shape, part.tolist()) == (host.dtype, host.shape, host.tolist())
+    transposed = torch.arange(6.0, requires_grad=True).reshape(2, 3).T
+    conjugated = torch.tensor([1 + 2j, 3j]).conj()
+    bfloat16 = torch.tensor([[1.5], [-2]], dtype=torch.bfloat16)
+    hosts = [*map(np.asarray, arrays), bfloat16, torch.ones(()), transposed, conjugated, torch.zeros((0, 3))]
+    layout = PackedLayout(hosts)
+    packed = torch.zeros(layout.size, dtype=torch.uint8)
+    for _ in range(2):
+        layout.pack(hosts, packed.numpy())
+        parts = tensor_parts(packed, layout.parts)
+        for part, host in zip(parts, map(tensor_of, hosts), strict=True):
+            assert (part.dtype, part.shape, part.tolist()) == (host.dtype, host.shape, host.tolist())
+            assert part.data_ptr() % 64 == packed.data_ptr() % 64

@@ -110,7 +110,7 @@ def of_masked(got: Any, want: Any, where: str, _: int) -> str:
 
 
 def of_arrays(got: Any, want: Any, where: str, depth: int) -> str:
-    one, two = [(value.dtype, value.dtype.metadata, value.shape) for value in (got, want)]
+    one, two = [(value.dtype, value.dtype.metadata or None, value.shape) for value in (got, want)]
     if one != two:
         return f"{where} is an array of {one}, not {two}"
     if isinstance(want, (np.bytes_, np.str_)):

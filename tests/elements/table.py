@@ -23,6 +23,7 @@ from typing import Any, NamedTuple, TypedDict
 import numpy as np
 
 import asyncdata as ad
+from tests.elements import package_classes
 from tests.elements.sameness import difference
 
 __all__ = ("CONTAINERS", "VALUES", "Make", "Tagged", "optional")
@@ -185,6 +186,18 @@ class Read(Mapping[str, Any]):
 
     def __len__(self) -> int:
         return len(self.parts)
+
+
+class Repeated(Read):
+    """A mapping with several values for a key."""
+
+    def getall(self, key: str) -> list[Any]:
+        return [self.parts[key], self.parts[key]]
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is Repeated and repr(self.parts) == repr(other.parts)
+
+    __hash__ = None  # pyright: ignore[reportAssignmentType]
 
 
 def function(x: Any) -> Any:
@@ -404,6 +417,7 @@ CONTAINERS: dict[str, Make] = {
     "ChainMap": lambda: collections.ChainMap({"x": X}, {"y": 1}),
     "MappingProxyType": lambda: types.MappingProxyType({"x": X}),
     "own Mapping": lambda: Read(x=X),
+    "mapping with several values for a key": lambda: Repeated(x=X),
     "UserList": lambda: collections.UserList([1, 2]),
     "NamedTuple": lambda: Pair(X, 1),
     "namedtuple": lambda: OldPair(X, "a"),
@@ -556,7 +570,7 @@ def other_values() -> dict[str, Make]:
         pass
     else:
         found["scipy csr"] = lambda: scipy.sparse.csr_array(np.eye(2))
-    return found
+    return {**found, **package_classes.containers()}
 
 
 def tensorflow_values() -> dict[str, Make]:

@@ -11,7 +11,7 @@ import pytest
 
 import asyncdata as ad
 from asyncdata.elements.structure import common_spec, conform, prefixed, spec_of, unprefixed
-from asyncdata.testing import same
+from asyncdata.testing.checks import same
 from tests.running import results
 
 PAIRS = ad.Ragged(np.arange(6).reshape(3, 2), [0, 1, 1, 3])

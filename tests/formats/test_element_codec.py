@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 import asyncdata as ad
 from asyncdata.formats.element_codec import decode_element, encode_element
-from asyncdata.testing import same
+from asyncdata.testing.checks import same
 
 
 class Point(NamedTuple):

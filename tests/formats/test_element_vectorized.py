@@ -17,7 +17,7 @@ from asyncdata.elements.structure import leaves_of, stack
 from asyncdata.formats.element_codec import decode_element, encode_element
 from asyncdata.formats.element_vectorized import UniformRecords, decode_uniform, encode_uniform
 from asyncdata.persistence.record_reader import decoded
-from asyncdata.testing import same
+from asyncdata.testing.checks import same
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import doctest
 import inspect
-import re
 from pathlib import Path
 
 import pytest
+
+from tests.pages import check_examples
 
 PAGE = Path(__file__).parents[2] / "docs" / "pytorch.md"
 
@@ -15,10 +15,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "pytorch.md"
 @pytest.mark.torch
 def test_the_page_prints_what_it_says() -> None:
     pytest.importorskip("torch")
-    examples = "\n".join(re.findall(r"```pycon\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL))
-    said: list[str] = []
-    test = doctest.DocTestParser().get_doctest(examples, {}, PAGE.name, str(PAGE), 0)
-    assert doctest.DocTestRunner().run(test, out=said.append).failed == 0, "".join(said)
+    check_examples("pytorch.md")
 
 
 @pytest.mark.torch

@@ -177,7 +177,7 @@ def test_an_edited_pipeline_loses_and_repeats_nothing_or_is_refused() -> None:
 
 
 @pytest.mark.laws
-@pytest.mark.parametrize("seed", range(2, 12))
+@pytest.mark.parametrize("seed", range(2, 6))
 def test_any_edited_pipeline_loses_and_repeats_nothing_or_is_refused(seed: int) -> None:
     check_edits(seed, 400)
 

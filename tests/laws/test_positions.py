@@ -47,7 +47,7 @@ def ending_with(draw: st.DrawFn, step: Step) -> Pipeline:
 
 
 @pytest.mark.parametrize("step", dict.fromkeys(ALL_STEPS), ids=lambda step: step.__name__)
-@settings(max_examples=settings().max_examples // 4)
+@settings(max_examples=settings().max_examples // 6)
 @given(data=st.data())
 def test_positions_depend_on_the_element_alone(step: Step, data: st.DataObject) -> None:
     """They are the same whenever they are asked for. That before a block leads to it, also where none of it was given.

@@ -11,7 +11,7 @@ import pytest
 
 import asyncdata as ad
 from asyncdata.memory import memcpy
-from asyncdata.memory.memcpy import HELP, LARGE, SHARED, SMALL, copy, gather
+from asyncdata.memory.memcpy import HELP, LARGE, SHARED, SMALL, copy, copy_arrays, gather
 from asyncdata.runtime.host_resources import lock_is_held
 from tests.marks import first_by_default
 
@@ -48,12 +48,21 @@ def unable(_):
     raise RuntimeError("can't start new thread")
 
 
+class Offers:
+    """Helpers to whom a function offers the jobs."""
+
+    def __init__(self, submit, count=1):
+        self.submit = submit
+        self.count = count
+
+
 HELPERS = {
     "nobody": None,
     "one who never comes": lambda _: None,
     "a thread": in_thread,
     "a quick one": before,
     "none": unable,
+    "four": in_thread,
 }
 
 
@@ -65,7 +74,8 @@ def calm(monkeypatch):
 
 @pytest.fixture(params=HELPERS)
 def help_with(request):
-    token = HELP.set(HELPERS[request.param])
+    submit = HELPERS[request.param]
+    token = HELP.set(submit and Offers(submit, 4 if request.param == "four" else 1))
     yield
     HELP.reset(token)
 
@@ -108,7 +118,7 @@ def test_help_that_comes_too_late_does_nothing():
     jobs = []
     source, target = some((SHARED,)), bytearray(SHARED)
     context = copy_context()
-    context.run(HELP.set, jobs.append)
+    context.run(HELP.set, Offers(jobs.append))
     context.run(copy, memoryview(target), memoryview(source))
     target[:] = bytes(SHARED)
     for job in jobs:
@@ -122,7 +132,7 @@ def test_a_copy_that_was_late_is_followed_by_some_that_nobody_helps_with(monkeyp
     jobs = []
     source, target = some((SHARED,)), bytearray(SHARED)
     context = copy_context()
-    context.run(HELP.set, jobs.append)
+    context.run(HELP.set, Offers(jobs.append))
     monkeypatch.setattr(memcpy, "LATE", -1)
     for _ in range(memcpy.WARY + 1):
         target[:] = bytes(SHARED)
@@ -173,6 +183,33 @@ def test_a_batch_of_large_arrays_is_what_it_was(placement):
 def large(number):
     """Give the same array again and again, as one that was made before."""
     return np.full(2 * SHARED + number, number, np.uint8)
+
+
+@pytest.mark.parametrize("count", [1, 2, 4])
+def test_rows_and_arrays_are_copied_by_as_many_threads_as_there_are(count):
+    jobs = []
+
+    def help_soon(job):
+        jobs.append(thread := threading.Thread(target=job))
+        thread.start()
+
+    rows = [some((1 + number % 3, SMALL + 3 * number), seed=number)[:, :SMALL] for number in range(90)]
+    out = np.empty((sum(map(len, rows)), SMALL), np.uint8)
+    context = copy_context()
+    context.run(HELP.set, Offers(help_soon, count))
+    context.run(gather, rows, out)
+    np.testing.assert_array_equal(out, np.concatenate(rows))
+    assert len(jobs) == (count if count > 1 else 0)
+    for dtype in (">f8", "f4", "?"):
+        source = some((7, 1 << 20), dtype)
+        pairs = [
+            (np.empty_like(one, one.dtype.newbyteorder("=")), one) for one in (source, source[:, ::2], source[0, :0])
+        ]
+        copy_arrays(pairs, Offers(help_soon, count))
+        for target, one in pairs:
+            np.testing.assert_array_equal(target, one)
+    for thread in jobs:
+        thread.join()
 
 
 def test_large_results_of_workers_are_what_they_were():

@@ -22,7 +22,8 @@ from asyncdata.persistence import saved_dataset
 from asyncdata.runtime.block import Block
 from asyncdata.runtime.checksum import with_checksum
 from asyncdata.runtime.tickets import Ordinals
-from asyncdata.testing import check_resumes, leaves_nothing, same
+from asyncdata.testing import check_resumes, leaves_nothing
+from asyncdata.testing.checks import same
 from tests.faults.unnamed import INPUTS
 from tests.marks import first_by_default
 from tests.reference import Boom, Failed

@@ -11,7 +11,8 @@ import pytest
 import asyncdata as ad
 from asyncdata.elements.columns import ColumnBatch, divided
 from asyncdata.executors.function_call import ChunkSizer
-from asyncdata.testing import check_resumes, same
+from asyncdata.testing import check_resumes
+from asyncdata.testing.checks import same
 from asyncdata.transforms.concatenate import Concatenate
 from asyncdata.transforms.shuffle_buffer import ColumnBuffer
 from tests.marks import first_by_default

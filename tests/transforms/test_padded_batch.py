@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 import asyncdata as ad
-from asyncdata.testing import check_resumes, check_transform, same
+from asyncdata.testing import check_resumes, check_transform
+from asyncdata.testing.checks import same
 from tests import reference
 from tests.reference import Boom, Failed
 from tests.running import results

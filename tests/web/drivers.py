@@ -14,20 +14,21 @@ from unittest import mock
 import pytest
 
 import asyncdata as ad
+from asyncdata.testing.sources import Ability, SourceDriver
 from asyncdata.web.queued import Queued
 from tests.queues import ListQueue
-from tests.web.contract import Ability, Driver, Gate
+from tests.web.gates import Gate
 from tests.web.queue_servers import Server, nats_server, redis_server
 from tests.web.stream_servers import EventServer, LineServer, SocketServer, StreamServer
 
 __all__ = ("DRIVERS",)
 
 
-class RedisDriver(Driver):
+class RedisDriver(SourceDriver):
     """Redis Streams."""
 
     can: ClassVar[frozenset[Ability]] = frozenset(
-        {"again", "state", "follow", "remove", "count", "renew", "restart", "gate", "beat"}
+        {"again", "state", "follow", "remove", "count", "gaps", "renew", "restart", "beat"}
     )
     at_once = 1000
 
@@ -76,14 +77,14 @@ class RedisDriver(Driver):
 class EarlierRedisDriver(RedisDriver):
     """Redis Streams of a server that does not count the entries, so that it may err on which were removed."""
 
-    can: ClassVar[frozenset[Ability]] = frozenset({"again", "state", "follow", "renew", "restart", "gate", "beat"})
+    can: ClassVar[frozenset[Ability]] = frozenset({"again", "state", "follow", "renew", "restart", "beat"})
 
 
-class NatsDriver(Driver):
+class NatsDriver(SourceDriver):
     """NATS JetStream."""
 
     can: ClassVar[frozenset[Ability]] = frozenset(
-        {"again", "state", "follow", "remove", "count", "renew", "restart", "gate", "beat"}
+        {"again", "state", "follow", "remove", "count", "gaps", "renew", "restart", "beat"}
     )
     at_once = 1000
 
@@ -148,10 +149,12 @@ class NatsDriver(Driver):
         asyncio.run(body())
 
 
-class ListDriver(Driver):
+class ListDriver(SourceDriver):
     """A queue that is a list."""
 
-    can: ClassVar[frozenset[Ability]] = frozenset({"again", "state", "follow", "remove", "count", "renew", "beat"})
+    can: ClassVar[frozenset[Ability]] = frozenset(
+        {"again", "state", "follow", "remove", "count", "gaps", "renew", "beat"}
+    )
     at_once = 7
 
     def __init__(self) -> None:
@@ -179,7 +182,7 @@ class ListDriver(Driver):
         self.queue.wake()
 
 
-class MemoryChannelDriver(Driver):
+class MemoryChannelDriver(SourceDriver):
     """A channel in memory, of which each item is given once."""
 
     can: ClassVar[frozenset[Ability]] = frozenset({"follow"})
@@ -198,7 +201,7 @@ class MemoryChannelDriver(Driver):
         return ad.Dataset.from_channel(self.channel)
 
 
-class DurableChannelDriver(Driver):
+class DurableChannelDriver(SourceDriver):
     """A channel on disk."""
 
     can: ClassVar[frozenset[Ability]] = frozenset({"again", "state", "follow"})
@@ -268,7 +271,7 @@ class SentItems:
         self.place = state["place"]
 
 
-class OwnDriver(Driver):
+class OwnDriver(SourceDriver):
     """A user's own iterable."""
 
     can: ClassVar[frozenset[Ability]] = frozenset({"again", "state"})
@@ -290,10 +293,10 @@ class OwnAsyncDriver(OwnDriver):
         return ad.Dataset.from_async_iterable(Sent(self.items))
 
 
-class EventDriver(Driver):
+class EventDriver(SourceDriver):
     """Server-sent events."""
 
-    can: ClassVar[frozenset[Ability]] = frozenset({"again", "state", "follow", "restart", "beat", "gate"})
+    can: ClassVar[frozenset[Ability]] = frozenset({"again", "state", "follow", "restart", "beat"})
 
     def __init__(self, server: StreamServer, gate: Gate, path: str = "") -> None:
         self.server = server
@@ -317,12 +320,6 @@ class EventDriver(Driver):
         self.server.beat()
 
 
-class RedirectedDriver(EventDriver):
-    """Server-sent events behind a redirect, for which each connection counts twice."""
-
-    can: ClassVar[frozenset[Ability]] = EventDriver.can - {"gate"}
-
-
 class LineDriver(EventDriver):
     """NDJSON over HTTP, which ends with its body."""
 
@@ -332,7 +329,7 @@ class LineDriver(EventDriver):
 class SocketDriver(EventDriver):
     """A WebSocket, which is asked for what comes after the last message."""
 
-    can: ClassVar[frozenset[Ability]] = frozenset({"again", "follow", "restart", "beat", "gate"})
+    can: ClassVar[frozenset[Ability]] = frozenset({"again", "follow", "restart", "beat"})
 
     def dataset(self, path: str = "/once") -> ad.Dataset[int]:
         def subscribe(last: Any) -> str:
@@ -344,11 +341,11 @@ class SocketDriver(EventDriver):
 
 def streams(
     make: Callable[[], StreamServer], kind: type[EventDriver], path: str = ""
-) -> Callable[[Path], AbstractContextManager[Driver]]:
+) -> Callable[[Path], AbstractContextManager[SourceDriver]]:
     """Return a maker of a driver of a stream. Its sources reconnect at once."""
 
     @contextmanager
-    def made(folder: Path) -> Iterator[Driver]:
+    def made(folder: Path) -> Iterator[SourceDriver]:
         pauses = {"FIRST_SECONDS": 0.001, "SHORTEST_SECONDS": 0.001}
         server = make()
         try:
@@ -361,7 +358,7 @@ def streams(
 
 
 @contextmanager
-def redis_driver(folder: Path, kind: type[RedisDriver] = RedisDriver) -> Iterator[Driver]:
+def redis_driver(folder: Path, kind: type[RedisDriver] = RedisDriver) -> Iterator[SourceDriver]:
     with (
         mock.patch("asyncdata.web.redis_stream.WAIT_SECONDS", 0.5),
         redis_server(folder, counts=kind is RedisDriver) as server,
@@ -373,7 +370,7 @@ def redis_driver(folder: Path, kind: type[RedisDriver] = RedisDriver) -> Iterato
 
 
 @contextmanager
-def nats_driver(folder: Path) -> Iterator[Driver]:
+def nats_driver(folder: Path) -> Iterator[SourceDriver]:
     with (
         mock.patch("asyncdata.web.nats_stream.WAIT_SECONDS", 0.5),  # until it sees that the stream is another one
         nats_server(folder) as server,
@@ -382,22 +379,22 @@ def nats_driver(folder: Path) -> Iterator[Driver]:
         yield NatsDriver(server, gate)
 
 
-def plain(make: Callable[[], Driver]) -> Callable[[Path], AbstractContextManager[Driver]]:
+def plain(make: Callable[[], SourceDriver]) -> Callable[[Path], AbstractContextManager[SourceDriver]]:
     """Return a maker of a driver that needs nothing closed."""
 
     @contextmanager
-    def made(folder: Path) -> Iterator[Driver]:
+    def made(folder: Path) -> Iterator[SourceDriver]:
         yield make()
 
     return made
 
 
 @contextmanager
-def durable_channel_driver(folder: Path) -> Iterator[Driver]:
+def durable_channel_driver(folder: Path) -> Iterator[SourceDriver]:
     yield DurableChannelDriver(folder)
 
 
-DRIVERS: dict[str, tuple[type[Driver], Callable[[Path], AbstractContextManager[Driver]]]] = {
+DRIVERS: dict[str, tuple[type[SourceDriver], Callable[[Path], AbstractContextManager[SourceDriver]]]] = {
     "redis": (RedisDriver, redis_driver),
     "redis_6": (EarlierRedisDriver, partial(redis_driver, kind=EarlierRedisDriver)),
     "nats": (NatsDriver, nats_driver),
@@ -406,7 +403,7 @@ DRIVERS: dict[str, tuple[type[Driver], Callable[[Path], AbstractContextManager[D
     "durable_channel": (DurableChannelDriver, durable_channel_driver),
     "events": (EventDriver, streams(EventServer, EventDriver)),
     "events_compressed": (EventDriver, streams(partial(EventServer, True), EventDriver)),
-    "events_redirected": (RedirectedDriver, streams(EventServer, RedirectedDriver, "/moved")),
+    "events_redirected": (EventDriver, streams(EventServer, EventDriver, "/moved")),
     "lines": (LineDriver, streams(LineServer, LineDriver)),
     "lines_compressed": (LineDriver, streams(partial(LineServer, True), LineDriver)),
     "websocket": (SocketDriver, streams(SocketServer, SocketDriver)),

@@ -21,6 +21,11 @@ def test_the_channel_of_the_page() -> None:
     assert done.stdout.split() == ["32", "32", "32", "4"]
 
 
+def test_the_queue_of_ones_own_fulfils_the_contract_of_sources() -> None:
+    own = next(place for place, program in enumerate(PROGRAMS) if "import sqlite3" in program)
+    exec(PROGRAMS[own] + PROGRAMS[own + 1], {"__name__": "page"})
+
+
 @pytest.mark.web
 def test_the_service_of_the_page(tmp_path: Path) -> None:
     httpx = pytest.importorskip("httpx")

@@ -380,8 +380,10 @@ def is_child_main(main: ModuleType | None) -> TypeGuard[ModuleType]:
     return main is not None and main.__name__ == "__mp_main__"
 
 
-UNPICKLED: Final = {"complex32", "float4_e2m1fn_x2"}
-"""Dtypes of tensors that torch 2.13 pickles in a way that it cannot unpickle."""
+PICKLED: Final = {"bool", "uint8", "bfloat16", "complex64", "complex128"} | {
+    f"{kind}{bits}" for kind, sizes in {"int": (8, 16, 32, 64), "float": (16, 32, 64)}.items() for bits in sizes
+}
+"""Dtypes of tensors that pickle can handle; torch 2.13 pickles others in a way that it cannot unpickle."""
 
 CloudPickler: Final = cast("Any", cloudpickle).Pickler
 Cached: Final[Any] = type(cache(len))
@@ -419,7 +421,7 @@ class ByValuePickler(CloudPickler):
                 f"the msgspec.Struct {obj.__qualname__} of the main script cannot be sent, as its fields would be "
                 "lost: define it in a module that can be imported"
             )
-        if is_tensor(obj) and dtype_name(obj) in UNPICKLED:
+        if is_tensor(obj) and dtype_name(obj) not in PICKLED:
             return reduced_tensor(obj)
         return CloudPickler.reducer_override(self, obj)
 

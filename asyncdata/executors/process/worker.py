@@ -108,7 +108,7 @@ def prepare(board: str, most_bytes: int) -> None:
     attend()
     one_thread()
     if usable_cores() > 1:
-        HELP.set(ThreadPool(start, 1, "asyncdata-copy").submit)
+        HELP.set(ThreadPool(start, 1, "asyncdata-copy"))
     posts.append(WorkerState(board, most_bytes))
 
 

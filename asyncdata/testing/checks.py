@@ -1,23 +1,11 @@
-"""For tests of pipelines: a clock that jumps, checks of the contracts of transformations and pipelines, a check for
-leaks.
-
->>> from asyncdata.testing import check_transform
->>> check_transform(lambda ds: ds.map(lambda x: x * 2).skip(1), lambda items: [x * 2 for x in items][1:])
-"""
+"""Checks of the contracts of transformations and pipelines."""
 
 from __future__ import annotations
 
 import asyncio
 import dataclasses
-import gc
 import json
-import os
-import selectors
-import sys
-import threading
-import time
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import count as counting
 from itertools import islice, product, zip_longest
 from typing import Any, Final, TypeAlias, cast
@@ -27,119 +15,18 @@ import numpy.typing as npt
 
 from asyncdata.dataset import Dataset
 from asyncdata.elements.tensors import is_tensor, tensor_content
-from asyncdata.engines.thread import new_loop
 from asyncdata.iterator import DatasetIterator
 from asyncdata.options import Options
+from asyncdata.testing.leaks import LEAK_TIMEOUT, leaves_nothing
 
-__all__ = ("check_resumes", "check_transform", "leaves_nothing", "virtual_time")
+__all__ = ("check_resumes", "check_transform", "in_order", "read_async", "read_plain", "same")
 
 END: Final = object()
 
 Array: TypeAlias = npt.NDArray[Any]
 
-LEAK_TIMEOUT: Final = 10.0
-"""Seconds within which all that a pipeline started must end; starting processes take seconds on a busy machine."""
-
 INPUTS: Final[tuple[Sequence[Any], ...]] = ((), (7,), range(10), range(300))
 """The default inputs of `check_transform`."""
-
-
-class JumpingSelector(selectors.DefaultSelector):
-    """Never wait for a timer: when nothing is ready, the clock jumps to it."""
-
-    now = 0.0
-
-    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        """Return what is ready; block only if no timer would ever end the waiting."""
-        ready = super().select(None if timeout is None else 0)
-        if not ready and timeout is not None:
-            self.now += max(timeout, 0.0)
-        return ready
-
-
-class JumpingLoop(asyncio.SelectorEventLoop):
-    """An event loop whose time is that of its selector."""
-
-    def __init__(self) -> None:
-        self.clock = JumpingSelector()
-        super().__init__(self.clock)
-
-    def time(self) -> float:
-        """Return the virtual time in seconds; it starts at 0."""
-        return self.clock.now
-
-    @property
-    def jumped(self) -> float:
-        """The seconds that took no time, which the engine counts as work all the same."""
-        return self.clock.now
-
-    async def shutdown_default_executor(self, timeout: float | None = None) -> None:  # noqa: ASYNC109 - as asyncio has it
-        """Wait for the executor's threads, which take real time: a virtual `timeout` would be over at once."""
-        await super().shutdown_default_executor()
-
-
-def virtual_time() -> asyncio.AbstractEventLoop:
-    """Return a new event loop whose clock jumps to the next timer when nothing else is ready.
-
-    Hours of `asyncio.sleep` pass in milliseconds and in exact order. For pipelines with `Options(placement="current")`;
-    threads are not waited for, so use coroutine functions.
-
-    >>> import asyncio
-    >>> with asyncio.Runner(loop_factory=virtual_time) as runner:
-    ...     runner.run(asyncio.sleep(3600))
-    ...     runner.get_loop().time()
-    3600.0
-    """
-    return JumpingLoop()
-
-
-@contextmanager
-def leaves_nothing() -> Generator[None]:
-    """Raise `AssertionError` if the body leaves a thread or file descriptor behind for longer than ten seconds.
-
-    Tasks end with their loop: run the loop inside the body. Descriptors that a library opens at its first use and
-    keeps, as obstore does for URLs, count too: use the library once before the body.
-
-    >>> with leaves_nothing():
-    ...     for element in Dataset.range(10):
-    ...         break
-    """
-    new_loop().close()  # libuv's descriptors for all loops are open before the check
-    threads, descriptors = set(threading.enumerate()), open_descriptors()
-    yield
-    gc.collect()
-    deadline = time.monotonic() + LEAK_TIMEOUT
-    left = [thread for thread in threading.enumerate() if thread not in threads]
-    for thread in left:
-        thread.join(max(0.0, deadline - time.monotonic()))
-    alive = [thread.name for thread in left if thread.is_alive()]
-    assert not alive, f"threads left behind: {alive}"
-    opened = set(open_descriptors().items()) - set(descriptors.items())
-    while (
-        opened and time.monotonic() < deadline
-    ):  # a descriptor that an earlier thread opens briefly is not left behind
-        time.sleep(0.01)
-        opened &= set(open_descriptors().items())
-    assert not opened, f"file descriptors left behind: {dict(opened)}"
-
-
-def open_descriptors() -> dict[str, str]:
-    """Return what each open file descriptor points to, if the system shows it, without multiprocessing's own.
-
-    With the first process multiprocessing starts a fork server and a resource tracker, and holds a pipe to each.
-    """
-    found: dict[str, str] = {}
-    server: Any = getattr(sys.modules.get("multiprocessing.forkserver"), "_forkserver", None)
-    tracker: Any = getattr(sys.modules.get("multiprocessing.resource_tracker"), "_resource_tracker", None)
-    own = {str(getattr(server, "_forkserver_alive_fd", None)), str(getattr(tracker, "_fd", None))}
-    for name in os.listdir("/proc/self/fd") if os.path.isdir("/proc/self/fd") else ():
-        if name in own:
-            continue
-        try:
-            found[name] = os.readlink(f"/proc/self/fd/{name}")
-        except OSError:  # the descriptor of the listing itself
-            continue
-    return found
 
 
 def check_transform(

@@ -1,76 +1,17 @@
-"""The contract of sources of items: what a driver of a server must offer, and which cases run on which drivers.
-
-A driver says in `can` what its server can do; `test_contract.py` runs each case on the drivers that can do what it
-needs. To add a source, write a driver and add it to `DRIVERS` in `drivers.py`.
-"""
+"""What stands between a source and its server in tests: a proxy that breaks connections, and a clock for pauses."""
 
 from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from types import SimpleNamespace
-from typing import Any, ClassVar, Literal, TypeAlias
+from typing import Any
 
 import pytest
 
-import asyncdata as ad
-
-__all__ = ("Ability", "Driver", "Gate", "virtual_pauses")
-
-Ability: TypeAlias = Literal["again", "state", "follow", "count", "remove", "renew", "restart", "beat", "gate"]
-"""What a server or its source can do:
-
-- "again": each iteration begins at the first item, so that a dataset can be read several times;
-- "state": an iteration resumes from a state;
-- "follow": `following()` waits for items that are sent later;
-- "remove": `remove()` removes items, and the source finds out that they are missing;
-- "count": the error of such items says how many there are;
-- "renew": `renew()` makes the stream anew;
-- "restart": `restart()` restarts the server, which keeps its items;
-- "beat": `beat()` sends something that is no item: heartbeats, empty replies;
-- "gate": connections go through a `Gate`, in `gate`.
-"""
-
-
-class Driver:
-    """A server, or something in its place, that holds a stream of integers, and the source that reads it."""
-
-    can: ClassVar[frozenset[Ability]] = frozenset()
-
-    at_once: ClassVar[int] = 1
-    """How many items the source may have read ahead of the one that it gives."""
-
-    gate: Gate
-
-    def send(self, numbers: Iterable[int]) -> None:
-        """Add items to the stream."""
-        raise NotImplementedError
-
-    def dataset(self) -> ad.Dataset[int]:
-        """Return a source that ends after the items that were sent."""
-        raise NotImplementedError
-
-    def following(self) -> ad.Dataset[int]:
-        """Return a source that waits for more items."""
-        raise NotImplementedError
-
-    def remove(self, numbers: Iterable[int]) -> None:
-        """Remove items of these values from the stream; a `range` is of the oldest ones."""
-        raise NotImplementedError
-
-    def renew(self) -> None:
-        """Delete the stream, and make one of the same name that is empty."""
-        raise NotImplementedError
-
-    def restart(self) -> None:
-        """Kill the server, and start it again."""
-        raise NotImplementedError
-
-    def beat(self) -> None:
-        """Have the reader get something that is no item, and return when it has."""
-        raise NotImplementedError
+__all__ = ("Gate", "virtual_pauses")
 
 
 class Gate:
