@@ -33,12 +33,14 @@ __all__ = (
     "Call",
     "ChunkSizer",
     "Deadline",
+    "DroppedError",
     "ElementIndex",
     "ElementNote",
     "ThreadPool",
     "default_workers",
     "describe",
     "locate",
+    "never",
     "noted",
 )
 
@@ -74,16 +76,33 @@ LOOKS: Final = 8
 """The clock is checked at least so often in a group."""
 
 
+class DroppedError(BaseException):
+    """Ends the work on a group whose results are no longer wanted; never seen by users."""
+
+
+def never() -> bool:
+    """Return that a group is still wanted."""
+    return False
+
+
 class Deadline(NamedTuple):
     """How long calls may continue: after each `step` of them the time is compared with the `end`."""
 
     step: int
     end: float
+    dropped: Callable[[], bool] = never
+    """Whether the results are no longer wanted."""
 
     @property
     def over(self) -> bool:
-        """Whether the end is past, by `time.perf_counter`."""
+        """Whether the end is past, by `time.perf_counter`; `DroppedError` if the results are no longer wanted."""
+        self.check()
         return time.perf_counter() > self.end
+
+    def check(self) -> None:
+        """Raise `DroppedError` if the results are no longer wanted."""
+        if self.dropped():
+            raise DroppedError
 
 
 ENDLESS: Final = Deadline(1 << 62, inf)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import compress
+from math import inf
 from time import perf_counter
 from typing import Any, Final, TypeAlias
 
@@ -60,25 +61,26 @@ class GroupWork:
         if type(first[0]) is Failure or nbytes(first[0]) * rows < LARGE:
             others, done = self.called(block.part(1, count), term)
             return joined(first, block, others), done + 1
-        batches = [self.batch(first, results, block.part(0, rows), empty)]
+        whole = term._replace(end=inf)
+        batches = [self.batch(first, results, block.part(0, rows), empty, whole)]
         for start in range(rows, count, rows):
             if term.over:
                 return Block.join(batches), start
             part = block.part(start, start + rows)
             results = self.each(part)
-            batches.append(self.batch([next(results)], results, part, empty))
+            batches.append(self.batch([next(results)], results, part, empty, whole))
         return Block.join(batches), count
 
-    def batch(self, first: list[Any], results: Iterator[Any], block: Block, empty: Empty) -> Block:
+    def batch(self, first: list[Any], results: Iterator[Any], block: Block, empty: Empty, term: Deadline) -> Block:
         """Return the first result of a batch, which the list then no longer holds, and the others, as columns if they
         can be."""
         columns = None
         if type(first[0]) is not Failure and nbytes(first[0]) >= LARGE:
             columns = ColumnBatch.room_for(first[0], len(block), empty)
         if columns is None:
-            return stacked(joined(first, block, self.called(block.part(1, len(block)))[0]))
+            return stacked(joined(first, block, self.called(block.part(1, len(block)), term)[0]))
         first.clear()
-        return self.filled(block, columns, results)
+        return self.filled(block, columns, while_wanted(results, term))
 
     def filled(self, block: Block, columns: ColumnBatch, results: Iterator[Any]) -> Block:
         """Put results into their rows, each while it is in the processor's cache; from the first that is unlike the
@@ -166,6 +168,15 @@ def tried(quick: Callable[[Any], Any], block: Block) -> Block | None:
     """Return the result of a block of one element, `None` if it must be awaited."""
     result = None if block.failed or not block.items else quick(block.items[0])
     return None if result is None else Block([result], block.tickets)
+
+
+def while_wanted(results: Iterator[Any], term: Deadline) -> Iterator[Any]:
+    """Yield results as long as they are wanted; each is released before the next one is made."""
+    term.check()
+    for result in results:
+        yield result
+        del result
+        term.check()
 
 
 def joined(first: list[Any], block: Block, rest: Block) -> Block:

@@ -20,16 +20,19 @@ MOST_HELD: Final = 16384
 """So many cheap elements in flight keep any number of workers busy; all of them run again after an interruption."""
 
 LEAST_BATCH: Final = 1 << 18
-MOST_BATCHES: Final = 256 << 20
-LONGEST: Final = 0.1
-LONGER: Final = 0.5
+"""Workers make complete batches of at least so many bytes: to copy less costs little."""
+
 DENSE: Final = 5e7
-"""Workers make complete batches of at least so many bytes, all together of at most so many, each in so many seconds; or
-in so many more if elements are made at so many bytes a second, where each copy counts."""
+"""Bytes a second of all workers together, from which on another copy counts: so many take 1.5 % of a thread's time."""
+
+LONGEST: Final = 0.1
+"""Seconds for which workers may make complete batches in any case, and for which a reader may wait for one early in a
+run."""
 
 SOON: Final = 0.01
 BRIEF: Final = 0.05
-"""The maximum seconds for the first batch of a run, and for those by which AUTOTUNE measures workers."""
+"""The maximum seconds for the first batch of a run, if one worker makes it, and for those by which AUTOTUNE measures
+workers."""
 
 
 class ResultStatistics:
@@ -64,6 +67,7 @@ class InFlightWindow:
         self.ordered = ordered
         self.rows = rows
         self.row = 0  # place of the next element in its batch, failures not counted
+        self.cut = 0  # batches of this run, up to as many as there are workers
         self.rest: list[Block] = []  # less than a batch, until a worker is idle
         self.groups: deque[Group] = deque()
         self.ready: deque[Group] = deque()
@@ -75,6 +79,7 @@ class InFlightWindow:
         self.load = 0  # bytes of an element, before and after; after is not known to begin with
         self.known = False
         self.most = 1 if workers.tuned else 2 * workers.count
+        self.fits = True  # complete batches into the budget
         self.ended = self.stopped = False
         self.reader = LoopSignal(scope.loop, threadsafe=True)
         self.feeder = LoopSignal(scope.loop)
@@ -94,8 +99,8 @@ class InFlightWindow:
                 if block is None:
                     break
                 self.admit(block)
-        self.relieve()
         self.ended = True
+        self.relieve()
         self.reader.notify()
 
     def limits(self) -> tuple[int, int]:
@@ -121,22 +126,35 @@ class InFlightWindow:
     def batches(self) -> int:
         """Return how many batches are made at once, each by one worker; 0 if the budget is too small for so many."""
         count = self.wanted_batches()
-        return count if self.most >= count * (self.rows or 0) else 0
+        return count if self.fits and self.most >= count * (self.rows or 0) else 0
 
     def wanted_batches(self) -> int:
         """Return how many batches should be made at once; 0 if workers should not make complete batches.
 
-        They should if a batch is so large that another copy is costly, and none takes long: least of all the first one,
-        on which all workers could work.
+        They should if a batch is so large that another copy is costly, unless that is little beside the work.
         """
-        rows, count = self.rows or 0, self.workers.count + 1
-        each, weight = self.workers.pace.each if self.known else self.learnt.each, self.learnt.weight
-        longest = LONGER if weight >= each * DENSE else LONGEST
+        rows, workers = self.rows or 0, self.workers.count
+        weight, seconds = rows * self.learnt.weight, rows * self.each
         if self.workers.trying:
-            longest = BRIEF
-        elif not self.known and self.workers.count > 1:
-            longest = SOON
-        return count if LEAST_BATCH <= rows * weight <= MOST_BATCHES // count and rows * each <= longest else 0
+            complete = seconds <= BRIEF
+        else:
+            complete = seconds <= LONGEST or weight * workers >= seconds * DENSE
+        return workers + 1 if complete and weight >= LEAST_BATCH else 0
+
+    @property
+    def each(self) -> float:
+        """Seconds that an element takes, as far as is known."""
+        return self.workers.pace.each if self.known else self.learnt.each
+
+    def shared(self, size: int) -> int:
+        """Return how many elements a worker gets of a batch, or of the rest of one, that is `size` elements.
+
+        The first batches of a run are shared by several workers, each by fewer than the one before. Else the reader
+        would wait for the first batch until one worker has made it, and then have as many at once as there are workers.
+        """
+        workers, number = self.workers.count, 0 if self.row or self.ended else self.cut
+        soon = (LONGEST if number else SOON) / self.each if self.each else size
+        return size if size <= soon or number >= workers else max(int(soon), -(-size * (number + 1) // workers))
 
     def may_feed(self) -> bool:
         """Return whether complete groups fit, and limit reading to them: smaller ones would cost as much and do less.
@@ -160,11 +178,18 @@ class InFlightWindow:
         self.widen()
 
     def widen(self) -> None:
-        """Set the limit to what keeps workers busy and fits into the budget."""
-        batches = self.wanted_batches() * (self.rows or 0) * self.load
-        wanted = min(self.wanted() * self.load, MOST_BYTES)
-        space = min(self.part.claim(max(wanted, batches), self.load), max(MOST_BYTES, batches))
-        self.most = max(1, space // self.load)
+        """Set the limit to what keeps workers busy and fits into the budget.
+
+        Each worker has memory for two batches, that it makes and that it has made: a worker's memory is not another's.
+        """
+        wanted, batch = min(self.wanted() * self.load, MOST_BYTES), (self.rows or 0) * self.load
+        batches = self.wanted_batches()
+        memory = 2 * self.workers.count * batch if batches else 0
+        space = self.part.claim(max(wanted, memory), self.load)
+        self.fits = space >= memory
+        if not self.fits:
+            space = self.part.claim(wanted, self.load)
+        self.most = max(1, min(space, max(MOST_BYTES, batches * batch if self.fits else 0)) // self.load)
 
     def admit(self, block: Block) -> None:
         """Cut a block into groups, small enough that no worker idles."""
@@ -192,14 +217,23 @@ class InFlightWindow:
         start, (_, share) = 0, self.limits()
         if share < rows:
             share = min(share, self.fair(len(block)))
+        elif self.cut < self.workers.count:
+            share = rows
         while size := self.portion(len(block) - start, rows, share):
-            step = -(-size // self.workers.count) if self.row and share >= rows else size
-            for begin in range(start, start + size, step):  # the rest of the first batch, or after a failure, by all
-                self.submit(block.part(begin, min(begin + step, start + size)))
-            self.row = (self.row + size) % rows
+            self.submit_shared(block.part(start, start + size), share >= rows)
+            done = self.row + size
+            self.row, self.cut = done % rows, min(self.cut + done // rows, self.workers.count)
             start += size
         if start < len(block):
             self.rest.append(block.part(start, len(block)))
+
+    def submit_shared(self, part: Block, complete: bool) -> None:
+        """Have workers process a part of the input: one of them, or several if one would otherwise make a batch
+        alone."""
+        size = len(part)
+        step = self.shared(size) if complete else size
+        for start in range(0, size, step):
+            self.submit(part.part(start, start + step))
 
     def portion(self, left: int, rows: int, share: int) -> int:
         """Return how many of the next elements make a group, 0 if they should wait for more."""
@@ -223,8 +257,8 @@ class InFlightWindow:
         if self.rest:
             part = Block.join(self.rest)
             self.rest.clear()
+            self.submit_shared(part, self.batches() > 0)
             self.row = (self.row + len(part)) % (self.rows or 1)
-            self.submit(part)
 
     def put_back(self, rest: Block) -> None:
         """Put what a worker gave up in the place of its group, until it is handed out again in smaller groups.

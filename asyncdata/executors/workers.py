@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any, ClassVar, Final
 
-from asyncdata.executors.function_call import ChunkSizer, Deadline, ThreadPool
+from asyncdata.executors.function_call import ChunkSizer, Deadline, ThreadPool, never
 from asyncdata.executors.group_work import Done, GroupWork
 from asyncdata.executors.scope import Scope
 from asyncdata.runtime.block import Block
@@ -71,11 +71,14 @@ class Group:
         """Whether elements were left."""
         return self.count < len(self.what)
 
-    def work(self, attempt: Callable[[Block, Deadline], Done], pace: ChunkSizer) -> None:
-        """Call functions over the elements, right here, and give up those that it takes too long for."""
+    def work(
+        self, attempt: Callable[[Block, Deadline], Done], pace: ChunkSizer, dropped: Callable[[], bool] = never
+    ) -> None:
+        """Call functions over the elements, right here, and give up those that it takes too long for, or all once they
+        are dropped."""
         begin = time.perf_counter()
         try:
-            self.result, self.count = attempt(self.what, pace.term())
+            self.result, self.count = attempt(self.what, pace.term()._replace(dropped=dropped))
         except BaseException as error:  # SystemExit and the like end the pipeline, when its turn comes
             self.error = error
         self.ended, self.lane = time.perf_counter(), threading.get_ident()
@@ -153,7 +156,7 @@ class ThreadWorkers(Workers):
                 return
             RETRIED.set(self.retried)
             before, computed = ThreadUsage.now() if self.watched else None, time.thread_time()
-            group.work(self.work, self.pace)
+            group.work(self.work, self.pace, self.is_stopped)
             self.late = self.in_order and group.given_up
             group.cpu = time.thread_time() - computed
             if before is not None:
@@ -162,6 +165,10 @@ class ThreadWorkers(Workers):
             finished(group)
 
         self.threads.submit(job)
+
+    def is_stopped(self) -> bool:
+        """Return whether no results are wanted any more."""
+        return self.threads.stopped
 
     def finish(self) -> None:
         self.threads.finish()

@@ -138,12 +138,12 @@ async def test_what_is_read_ends_with_a_batch_that_workers_make_whole() -> None:
 @pytest.mark.parametrize(
     ("weight", "each", "trying", "whole"),
     [
-        (150_000, 1e-3, False, 3),  # a quarter of a second for each batch, of elements that are large for their time
+        (150_000, 5e-3, False, 3),  # more than a second for each batch, of elements that are large for their time
         (150_000, 1e-3, True, 0),  # AUTOTUNE wants to know soon
         (150_000, 1e-4, True, 3),
         (10_000, 1e-3, False, 0),  # a copy more is little beside the work
         (10_000, 3e-4, False, 3),
-        (150_000, 3e-3, False, 0),  # one would be waited for too long
+        (150_000, 7e-3, False, 0),
     ],
 )
 async def test_workers_make_batches_whole_that_do_not_take_long(
@@ -154,6 +154,59 @@ async def test_workers_make_batches_whole_that_do_not_take_long(
     window = InFlightWindow(cast("Any", scope), cast("Any", lanes), ordered=True, rows=256)
     window.learnt.weight, window.known, pace.each = weight, True, each
     assert window.wanted_batches() == whole
+
+
+def window_of_batches(
+    workers: int, each: float, rows: int = 256, budget: int | None = None, weight: int = 150_000
+) -> tuple[InFlightWindow, list[Group]]:
+    """Return a window of which it is known how long an element takes and how large it is, and its groups."""
+    submitted: list[Group] = []
+    lanes = idle_lanes(workers, pace := ChunkSizer(16e-3), submitted)
+    window = InFlightWindow(cast("Any", scope_with(MemoryBudget(budget))), cast("Any", lanes), True, rows)
+    window.known, pace.each, pace.group, window.learnt.weight = True, each, max(1, int(16e-3 / each)), weight
+    window.weigh(Block([0], Ordinals(0, 1)))
+    return window, submitted
+
+
+@pytest.mark.parametrize("workers", [2, 16, 64])
+@pytest.mark.parametrize("each", [15e-6, 2e-3, 5e-3])
+async def test_each_worker_makes_complete_batches_however_many_workers_there_are(workers: int, each: float) -> None:
+    window, submitted = window_of_batches(workers, each, budget=8 << 30)
+    batches = 2 * workers
+    for batch in range(batches):
+        window.admit(Block(list(range(256)), Ordinals(256 * batch, 256 * (batch + 1))))
+    sizes = [len(group.what) for group in submitted]
+    assert sizes[-workers:] == [256] * workers
+    assert sum(sizes) == 256 * batches
+
+
+async def test_the_first_batches_of_a_run_are_shared_by_fewer_and_fewer_workers() -> None:
+    """A reader does not wait until one worker has made a batch, and the pieces of each batch grow."""
+    window, submitted = window_of_batches(16, 5e-3)
+    for batch in range(18):
+        window.admit(Block(list(range(256)), Ordinals(256 * batch, 256 * (batch + 1))))
+    pieces = [[len(group.what) for group in submitted if group.what.tickets[0] // 256 == batch] for batch in range(18)]
+    assert [len(piece) for piece in pieces] == [16, 8, 6, 4, 4, 3, 3, 2, 2, 2, 2, 2, 2, 2, 2, 1, 1, 1]
+    assert {sum(piece) for piece in pieces} == {256}
+
+
+@pytest.mark.parametrize(("each", "most"), [(15e-6, 256), (2e-3, 16), (0.2, 1)])
+async def test_the_first_batch_of_a_run_comes_soon(each: float, most: int) -> None:
+    """One worker makes it if that takes no longer than ten milliseconds, else all do."""
+    window, submitted = window_of_batches(16, each)
+    window.admit(Block(list(range(256)), Ordinals(0, 256)))
+    assert max(len(group.what) for group in submitted) == most
+
+
+@pytest.mark.parametrize("budget", [0, 1 << 20, 100 << 20, 1000 << 20])
+async def test_a_small_budget_makes_pieces_smaller(budget: int) -> None:
+    """Two batches of 38.4 MB for each worker do not fit."""
+    window, submitted = window_of_batches(16, 15e-6, budget=budget)
+    assert window.may_feed()
+    window.admit(Block(list(range(256)), Ordinals(0, 256)))
+    sizes = [len(group.what) for group in submitted]
+    assert max(sizes) * 150_000 <= max(150_000, budget // 32)
+    assert window.limits()[0] * 150_000 <= max(32 * 150_000, budget)  # two elements for each worker in any case
 
 
 @contextmanager

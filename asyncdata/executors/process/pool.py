@@ -157,10 +157,12 @@ class WorkerPool:
         self.orders.put(self.open)
 
     def drop(self, job: PendingGroup) -> None:
-        """Forget a job; if it is being done, its result is thrown away."""
+        """Forget a job; if it is being done, its worker stops at the next element, and its result is thrown away."""
         self.jobs.pop(job.number, None)
-        if (future := job.future) is not None:  # read once: the pool's thread clears it
-            future.cancel()
+        if (future := job.future) is not None and not future.cancel():  # read once: the pool's thread clears it
+            with self.lock:  # as the board may be released
+                if self.board is not None and self.executor is not None:
+                    self.board.drop(job.number)
 
     # the pool
 

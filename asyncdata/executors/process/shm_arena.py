@@ -137,11 +137,10 @@ class Slots:
         return slot, len(self.slots) > self.most or self.bytes > self.most_bytes
 
     def make(self, need: int) -> Slot:
-        """Make a slot, a quarter larger than needed; free ones that are too small make way for it."""
+        """Make a slot, a quarter larger than needed; free ones, which are too small, make way for it."""
         size = max(LEAST, -(-(need + need // 4) // LEAST) * LEAST)
         for slot in [slot for slot in self.slots if not slot.taken]:
-            if self.bytes + size > self.most_bytes or len(self.slots) >= self.most:
-                self.drop(slot)
+            self.drop(slot)
         slot = Slot(next(NUMBERS), SharedMemory.create(size))
         self.bytes += size
         self.slots.append(slot)

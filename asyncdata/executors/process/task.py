@@ -16,7 +16,7 @@ import numpy as np
 
 from asyncdata.elements.columns import ColumnBatch
 from asyncdata.errors import WorkerCrashed
-from asyncdata.executors.function_call import LATE, ElementIndex, ElementNote, noted
+from asyncdata.executors.function_call import ENDLESS, LATE, Deadline, ElementIndex, ElementNote, never, noted
 from asyncdata.executors.group_work import GroupWork
 from asyncdata.executors.process.exceptions import pickled_error, unpickled_error, words_of
 from asyncdata.executors.process.shm_arena import pickled_by_value
@@ -292,10 +292,16 @@ def opened(item: Any, tickets: Tickets, place: int, label: str) -> Any:
 # in the worker
 
 
-def carry_out(work: GroupWork, task: Task, mark: Callable[[int], object], empty: Empty = np.empty) -> TaskResult:
+def carry_out(
+    work: GroupWork,
+    task: Task,
+    mark: Callable[[int], object],
+    empty: Empty = np.empty,
+    dropped: Callable[[], bool] = never,
+) -> TaskResult:
     """Do the work on a group. `mark` gets each place before it is processed, if the group has killed a worker before.
 
-    Batches are made in arrays that `empty` gives.
+    Batches are made in arrays that `empty` gives. `DroppedError` if the group was `dropped`.
     """
     block, work = received(task.sent, work.label), work.at(task.epoch)
     if not len(block):  # all had failed before
@@ -306,7 +312,8 @@ def carry_out(work: GroupWork, task: Task, mark: Callable[[int], object], empty:
     if task.careful:
         done, count = one_by_one(work, block, task, mark), len(block)
     else:
-        done, count = in_time(work, block, inf if task.unlimited else begin + LATE, empty)
+        end = inf if task.unlimited else begin + LATE
+        done, count = in_time(work, block, Deadline(ENDLESS.step, end, dropped), empty)
     ended, waited = time.perf_counter(), queued() - waited
     outcome = outcome_of(work, task, done, count)
     return outcome._replace(seconds=ended - begin, queued=waited, ended=ended, worker=os.getpid(), retries=len(retried))
@@ -324,13 +331,15 @@ def outcome_of(work: GroupWork, task: Task, done: Block, count: int) -> TaskResu
     return TaskResult([fit(item) for item in done.items] if done.failed else done.items, places, count, 0.0, 0.0)
 
 
-def in_time(work: GroupWork, block: Block, end: float, empty: Empty) -> tuple[Block, int]:
-    """Do the work on a group, in complete batches if workers make them, until the `end`; return how many are done."""
+def in_time(work: GroupWork, block: Block, term: Deadline, empty: Empty) -> tuple[Block, int]:
+    """Do the work on a group, in complete batches if workers make them, until its end; return how many are done."""
     parts: list[Block] = []
     count, rows = len(block), work.rows or 1
     step, place = -(-count // (CHECKS * rows)) * rows, 0
-    while place < count and (not place or time.perf_counter() <= end):
-        parts.append(work.run(block.part(place, place + step), empty))
+    part_term = Deadline(term.step if work.rows is None else max(1, step // CHECKS), inf, term.dropped)
+    term.check()
+    while place < count and (not place or not term.over):
+        parts.append(work.attempt(block.part(place, place + step), part_term, empty)[0])
         place += step
     return Block.join(parts), min(place, count)
 

@@ -180,7 +180,8 @@ def made(order: TaskRequest, post: WorkerState, draft: SlotWriter) -> Message:
     work = post.learn(order.function)
     task = opened(post, order.task)
     with giving(draft.allocate) if work.rows is None else nullcontext():  # else rows of batches are given
-        outcome = carry_out(work, task, partial(post.board.write, order.group), draft.empty)
+        mark, dropped = partial(post.board.write, order.group), partial(post.board.is_dropped, order.group)
+        outcome = carry_out(work, task, mark, draft.empty, dropped)
     drafted, copied = partial(pack, slots=post.slots, draft=draft), partial(pack, slots=post.slots)
     payload = sent(outcome, task, work, drafted, copied)
     if draft.window is not None:

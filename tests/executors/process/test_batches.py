@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
 
 import asyncdata as ad
 from asyncdata.executors import group_work, inflight_window
+from asyncdata.executors.inflight_window import InFlightWindow
 from asyncdata.testing import check_resumes
 
 AS_WRITTEN = ad.Options(disabled_rules=("map_and_batch_fusion",))
@@ -244,3 +248,36 @@ def test_numbers_of_two_types_are_what_they_are_behind_a_failure(executor: Any, 
 
     ds = mapped(mixed, executor).batch(SIZE)
     assert outcomes(ds) == outcomes(mapped(mixed).batch(SIZE).with_options(AS_WRITTEN))
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="the test needs named pipes")
+@pytest.mark.parametrize("executor", ["thread", "process"])
+def test_a_batch_that_nobody_waits_for_any_more_is_given_up(executor: Any, tmp_path: Path) -> None:
+    """Else a worker would be busy with it until it is complete, however long that takes."""
+    begun, gate, log = tmp_path / "begun", tmp_path / "gate", tmp_path / "log"
+    os.mkfifo(begun)
+    os.mkfifo(gate)
+
+    def noted(number: int) -> np.ndarray:
+        with log.open("a") as calls:
+            calls.write(f"{number}\n")
+        if number == SIZE:
+            begun.write_bytes(b"")  # until the consumer knows
+            gate.read_bytes()  # until the consumer has left
+        return picture(number)
+
+    ds = mapped(noted, executor, workers=1, count=10 * SIZE).batch(SIZE)
+    elements = ds.iterate()
+    assert next(elements)[0, 0] == 0
+    begun.read_bytes()
+    opening = threading.Thread(target=lambda: (stopped.wait(60), gate.write_bytes(b"")))
+    stopped = threading.Event()
+    opening.start()
+    with mock.patch.object(InFlightWindow, "stop", lambda window: (STOP(window), stopped.set())):
+        elements.close()
+    opening.join()
+    assert next(iter(mapped(picture, executor, workers=1, count=1)))[0] == 0  # the same worker is free again
+    assert log.read_text().split() == [str(number) for number in range(SIZE + 1)]
+
+
+STOP = InFlightWindow.stop
