@@ -4,7 +4,8 @@ failed=()
 unstable=()
 venv=.venv
 
-heading() { printf '\n=== %s\n' "$*"; }
+# Says what comes next, and how many seconds the run has taken.
+heading() { printf '\nafter %d s\n=== %s\n' "$SECONDS" "$*"; }
 
 # Runs a command.
 check() { "$@" || failed+=("$*"); }
