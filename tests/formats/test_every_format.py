@@ -130,12 +130,12 @@ def places(content: bytes, every: int) -> list[int]:
 
 
 def cut_everywhere(name: str, files: list[Path], every: int) -> None:
-    """Cut a file at many places, and read it in turns with an index and without."""
     form, (first, second) = FORMATS[name], files
     content, cut = first.read_bytes(), first.with_name(f"cut.{name}")
-    for number, end in enumerate(places(content, every)):
-        cut.write_bytes(content[:end])
-        check_cut(form, second, cut, index=form.indexed and number % 2 == 1)
+    for index in (False, True) if form.indexed else (False,):
+        for end in places(content, every):
+            cut.write_bytes(content[:end])
+            check_cut(form, second, cut, index)
 
 
 @parametrized(*DAMAGED)
