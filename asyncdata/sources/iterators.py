@@ -7,6 +7,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from functools import partial
 from inspect import isasyncgenfunction, isfunction, isgeneratorfunction, isroutine
+from operator import index
 from typing import Any
 
 from asyncdata.elements.columns import ColumnBatch
@@ -16,7 +17,7 @@ from asyncdata.errors import PlanError, ResumeError, StructureError
 from asyncdata.executors.function_call import locate, noted
 from asyncdata.executors.iterator_bridge import IteratorBridge, LoopBridge, Notify, ThreadBridge
 from asyncdata.executors.scope import Scope
-from asyncdata.graph.node import PHYSICAL, REPLACEABLE, Node, picked
+from asyncdata.graph.node import PHYSICAL, REPLACEABLE, Node, in_turn, picked
 from asyncdata.graph.stages import Produce
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
 from asyncdata.runtime.tickets import (
@@ -78,8 +79,21 @@ class IteratorSource(Node):
 
     def fetch(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
         begin = oldest(tickets)
-        start = FRESH if begin is None else Start(begin.position(begin.number))
-        return picked(self, scope, want, tickets, start, self.check_same)
+        if begin is None:
+            return picked(self, scope, want, tickets, FRESH, self.check_same)
+        return self.fetch_from(scope, want, tickets, begin)
+
+    async def fetch_from(
+        self, scope: Scope, want: Demand, tickets: Sequence[Ticket], begin: SourceSnapshot | None
+    ) -> Blocks:
+        """Yield the elements with these tickets, which are read from a state on."""
+        found: dict[Ticket, Any] = {}
+        while begin is not None:
+            inner, first = Demand(), begin.position(begin.number)
+            async with aclosing(self.run(scope, inner, Start(first))) as source:
+                begin = await self.read_again(source, inner, tickets, found, begin.number)
+        for block in in_turn(found, tickets, want):
+            yield block
 
     def check_same(self, block: Block, tickets: Sequence[Ticket]) -> None:
         """Raise `ResumeError` if a block that is read again does not lead to the elements that had these tickets.
@@ -100,31 +114,73 @@ class IteratorSource(Node):
     ) -> Blocks:
         """Yield the elements to repeat and continue, in one run: a stream may be readable only once."""
         found: dict[Ticket, Any] = {}
-        wanted, position = set(start.back), None
-        inner, first = Demand(), None if begin is None else begin.position(begin.number)
-        reached = 0 if begin is None else begin.number
-        async with aclosing(self.run(scope, inner, Start(first))) as source:
-            while reached < goal:
-                inner.items = min(4096, goal - reached)
-                if (block := await anext(source, None)) is None:
-                    raise self.ended(reached, goal)
-                self.check_same(block, [decode(start.position)])
-                found.update(pair for pair in enumerate(block.items, reached) if pair[0] in wanted)
-                reached += len(block)
-                position = block.tickets.at(len(block))
-            self.check_reached(position, start.position)
-            for place, ticket in enumerate(start.back):
-                if ticket not in found:
-                    raise self.lost(ticket)
-                item = found[ticket]
-                yield Block(
-                    [item], ReplayedTickets(start.back, place, place + 1, start.position), type(item) is Failure
-                )
-            found.clear()
-            inner.items = want.items
-            while (block := await anext(source, None)) is not None:
-                yield block
+        needed = [*start.back, decode(start.position)]
+        while True:
+            inner, reached = Demand(), 0 if begin is None else begin.number
+            first = None if begin is None else begin.position(reached)
+            async with aclosing(self.run(scope, inner, Start(first))) as source:
+                begin = await self.read_again(source, inner, needed, found, reached, start.position)
+                if begin is not None:
+                    continue
+                for place, ticket in enumerate(start.back):
+                    if ticket not in found:
+                        raise self.lost(ticket)
+                    item = found[ticket]
+                    yield Block(
+                        [item], ReplayedTickets(start.back, place, place + 1, start.position), type(item) is Failure
+                    )
+                found.clear()
                 inner.items = want.items
+                while (block := await anext(source, None)) is not None:
+                    yield block
+                    inner.items = want.items
+                return
+
+    async def read_again(
+        self,
+        source: Blocks,
+        want: Demand,
+        needed: Sequence[Ticket],
+        found: dict[Ticket, Any],
+        reached: int,
+        goal: Position = None,
+    ) -> SourceSnapshot | None:
+        """Put the elements that are needed into `found`, and read up to the goal, a position that is among them.
+
+        Behind a failure elements may have other numbers than they had: this ends there, and returns the state from
+        which to go on.
+        """
+        wanted, position = set(needed), None
+        end = max(map(index, needed)) + (goal is None)
+        while reached < end:
+            want.items = min(4096, end - reached)
+            if (block := await anext(source, None)) is None:
+                raise self.ended(reached, end)
+            self.check_same(block, needed)
+            failed = next((number for number, item in enumerate(block.items, reached) if type(item) is Failure), end)
+            found.update(pair for pair in enumerate(block.items, reached) if pair[0] in wanted and pair[0] <= failed)
+            if failed < end - (goal is None):
+                behind = self.state_behind(block.items[failed - reached], failed, needed)
+                if behind is not None:
+                    return behind
+            reached += len(block)
+            position = block.tickets.at(len(block))
+        if goal is not None:
+            self.check_reached(position, goal)
+        return None
+
+    def state_behind(self, failure: Failure, number: int, needed: Sequence[Ticket]) -> SourceSnapshot | None:
+        """Return the state for the next element that is needed behind a failure; `None` for a source without states.
+
+        `ResumeError` if it was saved before the failure: then there was none, as states are asked for after each.
+        """
+        rest = [ticket for ticket in needed if isinstance(ticket, RestorableItem)]
+        if len(rest) < len(needed):
+            return None
+        snapshot = min(ticket for ticket in rest if ticket > number).snapshot
+        if snapshot.number <= number:
+            raise self.differs(failure.error)
+        return snapshot
 
     def check_reached(self, position: Position, expected: Position) -> None:
         """Raise if a source that was run up to an element is elsewhere than it was when the state was saved."""

@@ -579,6 +579,32 @@ def test_elements_that_cannot_be_read_again_before_the_place_to_resume_at_are_an
         next(elements)
 
 
+@pytest.mark.parametrize("taken", [3, 6, 10])
+@pytest.mark.parametrize("gone", [{1}, {4}, {9}, {0, 1, 2}, {3, 4, 5}, {6, 7, 8}, {9, 10, 11}], ids=str)
+def test_elements_that_a_step_holds_are_right_or_an_error(taken: int, gone: set[int]) -> None:
+    """Behind an error that takes the place of several elements, the others would have other numbers than they had."""
+    removed: set[int] = set()
+    ds = ad.Dataset.from_generator(lambda: Emptied(removed)).take(20).shuffle(5, seed=0)
+    with ds.iterate() as elements:
+        found = [next(elements) for _ in range(taken)]
+        state = elements.state_dict()
+    removed |= gone
+    try:
+        with ds.iterate(state=state) as elements:
+            while True:
+                try:
+                    found.append(next(elements))
+                except StopIteration:
+                    break
+                except ad.DataLossError as error:
+                    assert "removed" in str(error)  # noqa: PT017
+    except ad.ResumeError as error:
+        assert "were removed" in str(error)  # noqa: PT017
+        return
+    assert len(found) == len({*found})
+    assert {*found} | gone >= {*range(20)}  # more, as an error counts as one element of `take`
+
+
 def test_a_source_without_states_now_is_refused(log: Path) -> None:
     class Plain:
         def __iter__(self) -> Iterator[Any]:
