@@ -83,7 +83,10 @@ IN_MEMORY: Final = (dict, UserDict, MappingProxyType)
 def leaves_of(value: Any) -> list[Any]:
     """Return the leaves of a structure, in its order."""
     level = open_level(value)
-    return [value] if level is None else [leaf for part in level.parts for leaf in leaves_of(part)]
+    try:
+        return [value] if level is None else [leaf for part in level.parts for leaf in leaves_of(part)]
+    except RecursionError:
+        raise endless(value) from None
 
 
 def map_leaves(fn: Callable[[Any, str], Any], value: Any, where: str = "") -> Any:

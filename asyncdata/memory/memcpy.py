@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from contextvars import ContextVar
 from functools import partial
-from itertools import accumulate, pairwise
 from threading import Lock
 from typing import Any, Final, Protocol, TypeAlias
 
@@ -108,7 +107,7 @@ class StripedCopier:
         if self.held_up(begin):
             one_by_one(parts[1:], out[first:])
         elif len(parts) > 1:
-            join_rows(parts[1:], out[first:], HELP.get())
+            np.concatenate(parts[1:], out=out[first:])
             self.held_up(begin + len(parts) * USUAL)
 
     def is_wary(self) -> bool:
@@ -124,20 +123,6 @@ class StripedCopier:
 
 
 COPIER: Final = StripedCopier()
-
-
-def join_rows(parts: Sequence[Array], out: Array, helpers: Helpers | None) -> None:
-    """Copy rows as `numpy.concatenate` does, with the help of threads if there are enough cores for it to be worth it:
-    two threads take as long as one, as they wait for the interpreter's lock at each row."""
-    if helpers is None or helpers.count < 2 or out.nbytes < SHARED:
-        np.concatenate(parts, out=out)
-        return
-    rows = [*accumulate(map(len, parts), initial=0)]
-    step = -(-len(parts) * strip_size(out.nbytes, helpers.count) // out.nbytes)
-    cuts = [*range(0, len(parts), step), len(parts)]
-    CopyTask(
-        [partial(np.concatenate, parts[begin:end], out=out[rows[begin] : rows[end]]) for begin, end in pairwise(cuts)]
-    ).run(helpers)
 
 
 def one_by_one(parts: Sequence[Array], out: Array) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, final
 
 from asyncdata.elements.isolation import isolated
-from asyncdata.elements.structure import LEAVES, open_level
+from asyncdata.elements.structure import LEAVES, endless, open_level
 from asyncdata.errors import StructureError
 from asyncdata.executors.function_call import noted
 from asyncdata.executors.process.exceptions import copied_failure
@@ -230,10 +230,13 @@ def opened(items: Sequence[Any], make: Make, where: str = "") -> Any:
         return make(Members(items))
     rows = [dict(zip(level.names, level.parts, strict=True)) for level in levels if level is not None]
     parts: list[Any] = []
-    for name in first.names:
-        column = (row[name] for row in rows)
-        parts.append(opened([i if type(i) is Failure else next(column) for i in items], make, where + name))
-    return first.rebuild(parts)
+    try:
+        for name in first.names:
+            column = (row[name] for row in rows)
+            parts.append(opened([i if type(i) is Failure else next(column) for i in items], make, where + name))
+        return first.rebuild(parts)
+    except RecursionError:
+        raise endless(good[0]) from None
 
 
 def check_parts(names: Sequence[list[str] | None], where: str) -> None:

@@ -224,9 +224,18 @@ def test_to_a_training_loop(group: str) -> None:
         assert differences(kept, [found[name] for name in kept], never, tensed) == {}
 
 
-@pytest.mark.parametrize("step", ["batch", "padded_batch"])
+STEPS: dict[str, Callable[[ad.Dataset[Any]], ad.Dataset[Any]]] = {
+    "batch": lambda ds: ds.batch(1),
+    "padded_batch": lambda ds: ds.padded_batch(1),
+    "ragged_batch": lambda ds: ds.ragged_batch(1),
+    "unbatch": lambda ds: ds.unbatch(),
+    "window": lambda ds: ds.window(1),
+}
+
+
+@pytest.mark.parametrize("step", STEPS)
 @pytest.mark.parametrize("name", ["recursive dict", "recursive dataclass"])
 def test_what_contains_itself_is_an_error_that_says_so(name: str, step: str) -> None:
     ds = ad.Dataset.from_iterable([CONTAINERS[name]()])
     with pytest.raises(ad.StructureError, match=r"a (dict|Record) contains itself"):
-        list(ds.batch(1) if step == "batch" else ds.padded_batch(1))
+        list(STEPS[step](ds))

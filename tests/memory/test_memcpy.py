@@ -186,20 +186,14 @@ def large(number):
 
 
 @pytest.mark.parametrize("count", [1, 2, 4])
-def test_rows_and_arrays_are_copied_by_as_many_threads_as_there_are(count):
+def test_large_arrays_are_copied_by_as_many_threads_as_there_are(count, monkeypatch):
+    monkeypatch.setattr(memcpy.COPIER, "held_up", lambda begin: False)  # by what else the machine does
     jobs = []
 
     def help_soon(job):
         jobs.append(thread := threading.Thread(target=job))
         thread.start()
 
-    rows = [some((1 + number % 3, SMALL + 3 * number), seed=number)[:, :SMALL] for number in range(90)]
-    out = np.empty((sum(map(len, rows)), SMALL), np.uint8)
-    context = copy_context()
-    context.run(HELP.set, Offers(help_soon, count))
-    context.run(gather, rows, out)
-    np.testing.assert_array_equal(out, np.concatenate(rows))
-    assert len(jobs) == (count if count > 1 else 0)
     for dtype in (">f8", "f4", "?"):
         source = some((7, 1 << 20), dtype)
         pairs = [
@@ -208,8 +202,9 @@ def test_rows_and_arrays_are_copied_by_as_many_threads_as_there_are(count):
         copy_arrays(pairs, Offers(help_soon, count))
         for target, one in pairs:
             np.testing.assert_array_equal(target, one)
-    for thread in jobs:
-        thread.join()
+        assert len(jobs) == count
+        while jobs:
+            jobs.pop().join()
 
 
 def test_large_results_of_workers_are_what_they_were():
