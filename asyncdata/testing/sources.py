@@ -160,7 +160,7 @@ def take_exactly(items: Iterator[int], expected: Iterable[int]) -> None:
 
 
 def rest_of(items: Iterator[int]) -> tuple[list[int], list[Exception]]:
-    """Return the items that are left, and the errors among them; nothing comes after an error that ends it."""
+    """Return the items that are left, and the errors among them, of which a `ResumeError` ends it."""
     found: list[int] = []
     errors: list[Exception] = []
     while True:
@@ -170,6 +170,8 @@ def rest_of(items: Iterator[int]) -> tuple[list[int], list[Exception]]:
             return found, errors
         except Exception as error:  # noqa: BLE001  it is looked at
             errors.append(error)
+            if isinstance(error, ResumeError):
+                return found, errors
 
 
 def expect_losses(driver: SourceDriver, items: Iterator[int], left: range, removed: Iterable[int]) -> None:
@@ -290,35 +292,29 @@ def it_resumes_after_a_restart(driver: SourceDriver) -> None:
 # what the server removes
 
 
-@needs("remove")
-def items_that_are_removed_before_they_are_read_are_an_error(driver: SourceDriver) -> None:
-    """Singly, from among others that stay."""
-    count, removed = 2 * driver.at_once + 5, [*range(driver.at_once + 1, driver.at_once + 4)]
+def remove_unread(driver: SourceDriver, count: int, removed: Iterable[int]) -> None:
+    """Remove some of so many items when the first one has been read, and expect that the others come, and an error."""
     driver.send(range(count))
     with driver.dataset().prefetch(1).iterate() as items:
         take_exactly(items, [0])
         driver.remove(removed)
         expect_losses(driver, items, range(1, count), removed)
+
+
+@needs("remove")
+def items_that_are_removed_before_they_are_read_are_an_error(driver: SourceDriver) -> None:
+    """Singly, from among others that stay."""
+    remove_unread(driver, 2 * driver.at_once + 5, [*range(driver.at_once + 1, driver.at_once + 4)])
 
 
 @needs("remove")
 def the_oldest_items_that_are_removed_before_they_are_read_are_an_error(driver: SourceDriver) -> None:
-    count, removed = 2 * driver.at_once + 5, range(driver.at_once + 4)
-    driver.send(range(count))
-    with driver.dataset().prefetch(1).iterate() as items:
-        take_exactly(items, [0])
-        driver.remove(removed)
-        expect_losses(driver, items, range(1, count), removed)
+    remove_unread(driver, 2 * driver.at_once + 5, range(driver.at_once + 4))
 
 
 @needs("remove")
 def all_items_that_are_removed_before_they_are_read_are_an_error(driver: SourceDriver) -> None:
-    count = driver.at_once + 2
-    driver.send(range(count))
-    with driver.dataset().prefetch(1).iterate() as items:
-        take_exactly(items, [0])
-        driver.remove(range(count))
-        expect_losses(driver, items, range(1, count), range(count))
+    remove_unread(driver, driver.at_once + 2, range(driver.at_once + 2))
 
 
 @needs("remove", "state")
@@ -373,6 +369,24 @@ def a_state_whose_next_items_were_removed_is_an_error(driver: SourceDriver) -> N
         driver.remove(removed)
         with driver.dataset().iterate(state=state) as items:
             expect_refused(lambda items=items: list(items), f"{list(removed)} were removed")
+
+
+@needs("remove", "state")
+def removed_items_that_steps_held_leave_the_others_as_they_are(driver: SourceDriver) -> None:
+    """Or are a `ResumeError`: no item comes in the place of another."""
+    driver.send(range(12))
+    ds = driver.dataset().shuffle(5, seed=1)
+    with ds.iterate() as items:
+        found = list(islice(items, 4))
+        state = json.loads(json.dumps(items.state_dict()))
+    driver.remove(range(6))
+    with ds.iterate(state=state) as items:
+        rest, errors = rest_of(items)
+    if any(isinstance(error, ResumeError) for error in errors):
+        return
+    expect(sorted(found + rest), sorted({*found, *rest}))
+    missing = [number for number in range(6, 12) if number not in found + rest]
+    assert not missing, f"{missing} were not removed, and did not come; the errors are {errors}"
 
 
 @needs("remove", "state")
