@@ -121,22 +121,24 @@ class QueueReader(Generic[Offset]):
 
     async def ensure_connected(self) -> None:
         """Connect if it is not connected; after that the offset is known."""
-        transient = self.transient_errors()
         while not self.connected:
             try:
                 await self.connect()
                 self.connected = True
-            except transient as error:
+            except Exception as error:
+                if not self.is_broken(error):
+                    raise
                 await self.broken(error)
 
     async def messages(self) -> list[Message]:
         """Return the next messages, at least one; an empty list at the end."""
-        transient = self.transient_errors()
         while True:
             await self.ensure_connected()
             try:
                 found = await self.receive()
-            except transient as error:
+            except Exception as error:
+                if not self.is_broken(error):
+                    raise
                 await self.broken(error)
                 continue
             self.again.received()
@@ -156,6 +158,12 @@ class QueueReader(Generic[Offset]):
                 f"{first}: start without the state"
             )
 
+    def is_broken(self, error: Exception) -> bool:
+        """Return whether an error tells of a connection that broke. If a client writes to one that has just been closed
+        by the server, uvloop's is a RuntimeError."""
+        closed = type(error) is RuntimeError and str(error).endswith("; the handler is closed")
+        return closed or isinstance(error, self.transient_errors())
+
     async def broken(self, error: Exception) -> None:
         """Wait until it may reconnect; raise if it may not."""
         await self.close()
@@ -166,7 +174,11 @@ class QueueReader(Generic[Offset]):
     async def close(self) -> None:
         """Stop reading, and close the connection."""
         self.connected = False
-        await self.disconnect()
+        try:
+            await self.disconnect()
+        except Exception as error:
+            if not self.is_broken(error):
+                raise
 
 
 class Queue(Protocol):

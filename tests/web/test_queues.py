@@ -18,6 +18,7 @@ import asyncdata as ad
 from asyncdata.testing import check_resumes
 from asyncdata.web.nats_stream import NatsReader
 from asyncdata.web.queue_reader import MessagesRemovedError
+from asyncdata.web.redis_stream import RedisReader
 from tests.reference import failed
 from tests.running import WAYS, taken
 from tests.web.queue_servers import Server, nats_server, redis_server
@@ -557,3 +558,28 @@ def test_wrong_arguments(tmp_path: Path) -> None:
         ad.Dataset.from_nats("nats://x", "s", start="first")  # type: ignore[arg-type]
     with redis_server(tmp_path) as server, pytest.raises(ad.PlanError, match="no such stream"):
         list(RedisQueue(server).read())
+
+
+def test_a_client_that_writes_to_a_connection_that_was_just_closed_connects_again(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """uvloop raises a RuntimeError then, which no client makes a ConnectionError."""
+    queue.send(range(2100))  # more than are read at once
+    reader = RedisReader if isinstance(queue, RedisQueue) else NatsReader
+    receive, calls, errors = reader.receive, count(), list[RuntimeError]()
+
+    async def receive_after_one_error(self: Any) -> Any:
+        if next(calls) == 1:
+            _, writer = await asyncio.open_connection("127.0.0.1", queue.server.port)
+            writer.transport.abort()
+            await writer.wait_closed()
+            try:
+                writer.write_eof()
+            except RuntimeError as error:
+                errors.append(error)
+                raise
+        return await receive(self)
+
+    monkeypatch.setattr(reader, "receive", receive_after_one_error)
+    assert list(queue.read(follow=True).take(2100)) == list(range(2100))
+    assert len(errors) == 1
