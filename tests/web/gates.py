@@ -25,6 +25,8 @@ class Gate:
         self.is_open = True
         self.loop: Any = None
         self.writers: set[asyncio.StreamWriter] = set()
+        self.handling: set[asyncio.Task[Any]] = set()
+        """The tasks of connections."""
 
     @classmethod
     @contextmanager
@@ -38,7 +40,12 @@ class Gate:
                 gate.port = server.sockets[0].getsockname()[1]
                 ready.set()
                 await stop.wait()
+                server.close()
+                await asyncio.sleep(0)  # connections that were accepted are handled from here on
+                gate.is_open = False
                 gate.drop()
+                while gate.handling:
+                    await asyncio.wait(gate.handling)
 
         thread = threading.Thread(target=asyncio.run, args=(body(),))
         thread.start()
@@ -71,16 +78,27 @@ class Gate:
 
     async def connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
-        if not self.is_open:
-            writer.transport.abort()
-            return
+        task = asyncio.current_task()
+        assert task is not None
+        self.handling.add(task)
         try:
+            await self.handle(reader, writer)
+        finally:
+            self.handling.remove(task)
+
+    async def handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Pass on what comes from both sides."""
+        try:
+            if not self.is_open:
+                raise ConnectionError
             far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self.target)
         except OSError:
             writer.transport.abort()
             return
         both = {writer, far_writer}
         self.writers |= both
+        if not self.is_open:
+            self.drop()
         await asyncio.gather(passed(reader, far_writer), passed(far_reader, writer), return_exceptions=True)
         self.writers -= both
 
