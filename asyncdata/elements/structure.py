@@ -40,6 +40,7 @@ __all__ = (
     "are_objects",
     "as_arrays",
     "check_all_tensors",
+    "check_joined",
     "check_signature",
     "common_spec",
     "conform",
@@ -183,8 +184,19 @@ def stack_parts(column: list[Any], where: str) -> Any:
 
 
 def stacks_itself(kind: type[Any]) -> bool:
-    """Return whether a class of arrays has its own way to stack them, as those with units have."""
-    return issubclass(kind, np.ndarray) and getattr(cast("Any", kind), "__array_function__", None) is not PLAIN_FUNCTION
+    """Return whether a class of arrays has its own way to stack them, as those with units have (NEP 18)."""
+    return getattr(cast("Any", kind), "__array_function__", PLAIN_FUNCTION) is not PLAIN_FUNCTION
+
+
+def check_joined(column: list[Any], where: str) -> None:
+    """Raise `StructureError` for arrays with their own way to stack: joined in another way they lose their unit."""
+    kinds = list[type[Any]](map(type, column))
+    for kind in set(kinds):
+        if stacks_itself(kind):
+            raise StructureError(
+                f"{leaf(where)} of element {kinds.index(kind)} of the batch is a {kind.__name__}, which would lose its "
+                "unit or other attributes: make it an array in a map, or use batch"
+            )
 
 
 def records(column: list[np.void]) -> npt.NDArray[Any]:

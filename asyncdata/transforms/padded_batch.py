@@ -17,6 +17,7 @@ from asyncdata.elements.structure import (
     TreeLevel,
     array_of,
     check_all_tensors,
+    check_joined,
     check_same,
     endless,
     leaf,
@@ -76,6 +77,7 @@ class Padding:
             return self.tensors(column, where, shape, value)
         if not shape and not any(isinstance(one, (list, np.ndarray)) for one in column):
             return stack(column, where)
+        check_joined(column, where)
         arrays, of_one_dtype = arrays_of(column, where)
         shapes = [array.shape for array in arrays]
         target = self.target(arrays, largest_of(column, shapes, where), shape, where)

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from asyncdata.elements.ragged import Ragged
 from asyncdata.elements.spec import RaggedTensorSpec, TensorSpec
-from asyncdata.elements.structure import array_of, leaf, map_leaves, of_one_kind, stack
+from asyncdata.elements.structure import array_of, check_joined, leaf, map_leaves, of_one_kind, stack
 from asyncdata.elements.tensors import any_tensor, is_tensor
 from asyncdata.elements.validation import check_dtype
 from asyncdata.errors import PlanError, StructureError
@@ -65,6 +65,7 @@ class RaggedBatch(Batch):
             )
         if any_tensor(column) or not any(map(is_array, column)):
             return stack(column, where)
+        check_joined(column, where)
         arrays: list[Array] = [
             cast("Array", value) if isinstance(value, np.ndarray) else array_of(value, index, where)
             for index, value in enumerate(column)

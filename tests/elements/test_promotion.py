@@ -104,6 +104,40 @@ def test_arrays_with_units_are_stacked_in_their_own_way() -> None:
         list(ad.Dataset.from_iterable([one, other]).batch(2))
 
 
+class Quantity:
+    """A number or an array with a unit that is no subclass of arrays, as those of pint."""
+
+    def __init__(self, value: Any, unit: str) -> None:
+        self.value, self.unit = np.asarray(value), unit
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.value.shape
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+        return np.asarray(self.value, dtype)
+
+    def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        assert func is np.stack
+        (unit,) = {one.unit for one in args[0]}
+        return Quantity(np.stack([one.value for one in args[0]]), unit)
+
+
+@pytest.mark.parametrize("value", [2.5, [1.0, 2.0]], ids=str)
+def test_arrays_of_other_classes_keep_their_units(value: Any) -> None:
+    one = Quantity(value, "m")
+    for ds in (ad.Dataset.from_iterable([one, one]), ad.Dataset.from_list([one, one])):
+        (batch,) = ds.batch(2)
+        assert (type(batch), batch.unit, batch.value.tolist()) == (Quantity, "m", [value, value])
+
+
+@pytest.mark.parametrize("make", [lambda size: np.arange(size).view(Metres), lambda size: Quantity(range(size), "m")])
+@pytest.mark.parametrize("join", [lambda ds: ds.padded_batch(2, padded_shapes=[4]), lambda ds: ds.ragged_batch(2)])
+def test_units_that_would_be_lost_are_an_error(make: Any, join: Any) -> None:
+    with pytest.raises(ad.StructureError, match=r"element 0 of the batch is a (Metres|Quantity), which would lose its"):
+        list(join(ad.Dataset.from_iterable([make(2), make(3)])))
+
+
 def frames() -> list[Any]:
     """Return tables and columns of integers beyond those of floats, which would become floats in one array."""
     pa, pd, pl = [pytest.importorskip(name) for name in ("pyarrow", "pandas", "polars")]
