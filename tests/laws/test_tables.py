@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import asyncdata as ad
-from tests.laws.pipelines import Pipeline
+from tests.laws.pipelines import FIRST, Pipeline
 from tests.laws.table_types import TABLE
-from tests.laws.tables import readings
+from tests.laws.tables import readings, table_sources
 from tests.laws.test_placement import BESIDE, FEW, LEGS
 from tests.laws.test_resume import Leg, legs, read_in_legs
 from tests.running import WAYS, read_plain
@@ -37,6 +37,13 @@ def test_elements_are_the_values_of_their_types(pipe: Pipeline, way: Callable[..
 @given(pipe=readings())
 def test_the_optimizer_changes_nothing(pipe: Pipeline) -> None:
     assert pipe.comparable(read_plain(pipe.build().with_options(ad.Options(optimize=False)))) == pipe.elements()
+
+
+@given(pipe=table_sources())
+def test_the_spec_has_the_columns_of_the_first_row(pipe: Pipeline) -> None:
+    first = next(iter(pipe.meaning(FIRST)), None)
+    assume(first is not None)
+    assert list(pipe.build().element_spec) == list(first)
 
 
 @given(pipe=readings(), legs=legs)
