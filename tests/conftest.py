@@ -19,6 +19,7 @@ import uvloop
 from hypothesis import HealthCheck, settings
 from hypothesis.internal.detection import is_hypothesis_test
 
+from tests.marks import MARKERS, asked_for, markers_in
 from tests.pages import as_printed_here
 
 collect_ignore = ["faults"]  # programs for tests/test_interpreter.py
@@ -59,19 +60,28 @@ def pytest_xdist_auto_num_workers() -> int:
     return len(os.sched_getaffinity(0)) + 1 if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1) + 1
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave out modules without tests that `-m` asks for: to import all takes ten seconds in each process."""
+    if collection_path.suffix != ".py" or asked_for(config.option.markexpr, markers_in(collection_path)):
+        return None
+    return True
+
+
 @pytest.hookimpl(tryfirst=True)  # before what is not asked for by `-m` is left out
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark each test over random examples `laws` where their long versions are asked for.
 
-    Let doctests expect what this NumPy prints.
+    See that the text of its module tells the markers of each test. Let doctests expect what this NumPy prints.
     """
     for item in items:
+        random = isinstance(item, pytest.Function) and is_hypothesis_test(item.function)
         if isinstance(item, pytest.DoctestItem):
             as_printed_here(item.dtest)
-    if config.stash[LAWS]:
-        for item in items:
-            if isinstance(item, pytest.Function) and is_hypothesis_test(item.function):
-                item.add_marker(pytest.mark.laws)
+        given = {mark.name for mark in item.iter_markers()}.intersection(MARKERS).union(["laws"] if random else [])
+        if not given <= markers_in(item.path):
+            raise pytest.UsageError(f"the markers of {item.nodeid} do not stand in its module: {given}")
+        if random and config.stash[LAWS]:
+            item.add_marker(pytest.mark.laws)
 
 
 def pytest_collection_finish() -> None:

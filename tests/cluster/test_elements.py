@@ -22,7 +22,7 @@ def check_calls(group: str) -> None:
     assert differences(makes, found, UNSENT.__contains__, rebuilt) == {}
 
 
-@pytest.mark.parametrize("group", GROUPS)
+@pytest.mark.parametrize("group", GROUPS)  # which have mark.formats, mark.integrations, mark.tensorflow, mark.torch
 def test_on_a_cluster_without_ray(group: str) -> None:
     with on_fake():
         check_calls(group)
