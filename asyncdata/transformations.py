@@ -823,10 +823,10 @@ class Transformations(Generic[T]):
         to the logger `asyncdata`. Elements that are made again when a run resumes are reported again.
 
         >>> import asyncdata as ad
-        >>> halves = ad.Dataset.range(3).map(lambda x: 1 // x)
+        >>> halves = ad.Dataset.range(3).map(lambda x: 1 / x)
         >>> list(halves.ignore_errors(on_error=lambda error, ticket: print(ticket, error)))
-        0 integer division or modulo by zero
-        [1, 0]
+        0 division by zero
+        [1.0, 0.5]
         """
         logged, budget = check_flag("ignore_errors", "log_warning", log_warning), ErrorBudget.of(max_errors, max_share)
         return self._next(IgnoreErrors.of(self._plan, budget, logged, on_error))

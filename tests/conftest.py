@@ -16,8 +16,9 @@ from typing import Any
 
 import pytest
 import uvloop
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis.internal.detection import is_hypothesis_test
+from hypothesis.strategies import none
 
 from tests.marks import MARKERS, asked_for, markers_in
 from tests.pages import as_printed_here
@@ -85,7 +86,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_collection_finish() -> None:
-    """Let the many `gc.collect()` of the leak checks look at what the tests made, not at every module."""
+    """Let the many `gc.collect()` of the leak checks look at what the tests made, not at every module.
+
+    Before that, a first law: Hypothesis warns if what it keeps for all laws is made when `gc` no longer looks at it.
+    """
+    given(none())(lambda _: None)()
     gc.enable()
     gc.collect()
     gc.freeze()

@@ -334,5 +334,6 @@ print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), next(rows).numpy())
 
 
 def test_a_forked_child_leaves_the_device_to_its_parent_which_may_exit_in_the_midst_of_copies() -> None:
-    done = subprocess.run([sys.executable, "-c", FORKED], capture_output=True, text=True, check=False)
+    command = [sys.executable, "-W", "ignore:This process:DeprecationWarning", "-c", FORKED]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout.strip(), done.stderr) == (0, "0 [2 3]", "")

@@ -248,7 +248,7 @@ asyncio.run(main())
 
 def program(text: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    command = [sys.executable, "-c", text, *arguments]
+    command = [sys.executable, "-W", "ignore:This process:DeprecationWarning", "-c", text, *arguments]  # which forks
     return subprocess.run(command, check=False, env=environment, capture_output=True, text=True, timeout=170)
 
 

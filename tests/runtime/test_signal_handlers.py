@@ -49,6 +49,8 @@ class Handler:
         returns = event == "return" and frame.f_code.co_code[frame.f_lasti] in RETURNS and ours(frame.f_back)
         if not (returns or event in {"call", "c_return"}):
             return
+        if event == "c_return" and getattr(argument, "__name__", "") == "__enter__":
+            return  # of `with`: that Python 3.14.10 calls handlers there is a fault of its own (gh-148874)
         if threading.current_thread() is not threading.main_thread() or in_a_private_loop(frame):
             return
         if self.task is not None and asyncio.current_task() is not self.task:

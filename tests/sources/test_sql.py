@@ -115,7 +115,8 @@ def test_floats_are_the_text_that_sqlite_has_for_them(rows: Rows, tmp_path: Path
     values = [math.ldexp(rng.uniform(-1, 1), power) for power in range(-1074, 1024)]
     values += [rng.randrange(-(10**18), 10**18) / 10 ** rng.randrange(30) for _ in range(2000)]
     values += [float(rng.randrange(10 ** rng.randrange(1, 22))) for _ in range(2000)]
-    values += [5e-324, -5e-324, sys.float_info.max, 0.0, -0.0, 0.1 + 0.2, 1e15, -1e16, 1 << 40, math.inf, -math.inf]
+    values += [5e-324, -5e-324, sys.float_info.max, 0.0, -0.0, 0.1 + 0.2, 1e15, -1e16]  # 1.0e+15 before SQLite 3.51
+    values += [1 << 40, math.inf, -math.inf]
     values += [math.nan]  # which is NULL there
     path = str(tmp_path / "floats.db")
     with closing(sqlite3.connect(path)) as db:
@@ -125,7 +126,7 @@ def test_floats_are_the_text_that_sqlite_has_for_them(rows: Rows, tmp_path: Path
         expected = db.execute("SELECT CAST(v AS TEXT) FROM t ORDER BY rowid").fetchall()
     found = list(rows(path, "SELECT v FROM t ORDER BY rowid", str))
     assert [text for (text,) in found] == [(text or "").encode() for (text,) in expected]
-    assert [text for (text,) in found[-6:]] == [b"1.0e+15", b"-1.0e+16", b"1099511627776.0", b"Inf", b"-Inf", b""]
+    assert [text for (text,) in found[-4:]] == [b"1099511627776.0", b"Inf", b"-Inf", b""]
 
 
 def test_values_of_other_drivers_are_taken_for_what_they_say(path: str) -> None:

@@ -100,7 +100,9 @@ class WorkerProcess(Process):
                     forks.register(self)
             except ChildProcessError:  # this process was forked before this module was imported
                 without_server()
-            except SERVER_DIED as error:  # the next try starts a server
+            except (*SERVER_DIED, RuntimeError) as error:  # the next try starts a server
+                if isinstance(error, RuntimeError) and UNANSWERED not in str(error):
+                    raise
                 if attempt == START_TRIES - 1:
                     raise ServerDiedError(
                         f"the fork server of multiprocessing has ended {START_TRIES} times while it started a "
@@ -159,6 +161,9 @@ def short_folder(process: int) -> str | None:
 
 SERVER_DIED: Final = (EOFError, ConnectionError, FileNotFoundError)
 """The errors raised if the fork server does not answer, or its socket is gone."""
+UNANSWERED: Final = "did not receive acknowledgement"
+"""What the `RuntimeError` says that is raised instead, on macOS and from Python 3.14, if the server takes what it is
+sent and ends."""
 
 
 class ServerDiedError(RuntimeError):

@@ -6,6 +6,7 @@ import importlib.util
 import io
 import multiprocessing
 import multiprocessing.forkserver
+import multiprocessing.reduction
 import os
 import pickle
 import re
@@ -67,6 +68,8 @@ def test_a_process_is_told_nothing_of_the_main_module_on_windows(
     )
     monkeypatch.setitem(sys.modules, "_winapi", handles)  # type: ignore[arg-type]
     monkeypatch.setitem(sys.modules, "msvcrt", SimpleNamespace(open_osfhandle=lambda *_: descriptor))  # type: ignore[arg-type]
+    for name in ("STARTUPINFO", "STARTF_FORCEOFFFEEDBACK"):  # which Python 3.14 imports there
+        monkeypatch.setattr(subprocess, name, SimpleNamespace, raising=False)
     monkeypatch.setattr(multiprocessing.spawn, "get_command_line", lambda **_: [])
     monkeypatch.setattr(sys.modules["__main__"], "__spec__", None)
     monkeypatch.setattr(sys.modules["__main__"], "__file__", "main.py", raising=False)
@@ -92,7 +95,8 @@ def kill_server() -> None:
 
 @forkserver
 def test_a_process_whose_fork_server_is_killed_is_started_by_another(monkeypatch: pytest.MonkeyPatch) -> None:
-    connect, tries = multiprocessing.forkserver.connect_to_new_process, list[int]()
+    connect, send = multiprocessing.forkserver.connect_to_new_process, multiprocessing.reduction.sendfds
+    tries = list[int]()
 
     def killed(fds: list[int]) -> tuple[int, int]:
         """Kill the server at each of its steps: before it is asked, and before it has answered."""
@@ -100,15 +104,25 @@ def test_a_process_whose_fork_server_is_killed_is_started_by_another(monkeypatch
         SERVER.ensure_running()
         if len(tries) == 1:
             kill_server()
-        if len(tries) == 2:
-            os.kill(SERVER._forkserver_pid, signal.SIGSTOP)  # noqa: SLF001
         pipes = connect(fds)
         if len(tries) == 2:
             kill_server()
         return pipes
 
+    def stopped(sock: Any, fds: list[int]) -> None:
+        if len(tries) == 2:  # after Python 3.14's two sides have shown each other that they know the key
+            os.kill(SERVER._forkserver_pid, signal.SIGSTOP)  # noqa: SLF001
+        send(SimpleNamespace(sendmsg=sock.sendmsg, recv=lambda count: acknowledged(sock, count)), fds)
+
+    def acknowledged(sock: Any, count: int) -> bytes:
+        """Kill the server before it has acknowledged the descriptors, for which Python waits on macOS and from 3.14."""
+        if len(tries) in {2, 3}:
+            kill_server()
+        return b"" if len(tries) == 3 else sock.recv(count)
+
     monkeypatch.setattr(multiprocessing.forkserver, "connect_to_new_process", killed)
-    for _ in range(2):  # where the first death is seen before the server is asked, that takes no other try
+    monkeypatch.setattr(multiprocessing.reduction, "sendfds", stopped)
+    for _ in range(3):  # where the first death is seen before the server is asked, that takes no other try
         process = WorkerProcess(target=sys.exit, args=(7,))
         process.start()
         process.join()
@@ -178,7 +192,8 @@ for _ in range(2):
     assert list(ad.Dataset.range(3).map(abs, 1, executor="process")) == [0, 1, 2]
 assert list(ad.Dataset.range(3).with_options(ad.Options(placement="process"))) == [0, 1, 2]
 import multiprocessing
-assert multiprocessing.util.get_temp_dir().startswith(sys.argv[1])
+if sys.version_info < (3, 14):  # which itself takes another folder
+    assert multiprocessing.util.get_temp_dir().startswith(sys.argv[1])
 print(multiprocessing.forkserver._forkserver._forkserver_address)
 """
 
