@@ -1077,13 +1077,16 @@ ALL_STEPS: tuple[Step, ...] = (
 def chains(draw: st.DrawFn, start: st.SearchStrategy[Pipeline], steps: tuple[Step, ...], most: int) -> Pipeline:
     """A pipeline and up to `most` of `steps` after it."""
     pipe = draw(start)
+    size = length(pipe)  # counted once, as it takes longer than to draw
     for _ in range(draw(st.integers(0, most))):
         allowed = steps if pipe.ordered else tuple(step for step in steps if step in UNORDERED_STEPS)
-        if length(pipe) > MANY:
+        if size > MANY:
             allowed = tuple(step for step in allowed if step not in GROWING_STEPS)
         if allowed:
             longer = draw(st.sampled_from(allowed))(draw, pipe)
-            pipe = longer if length(longer) >= FEW or length(pipe) < FEW or draw(st.integers(0, 4)) == 0 else pipe
+            longer_size = length(longer)
+            if longer_size >= FEW or size < FEW or draw(st.integers(0, 4)) == 0:
+                pipe, size = longer, longer_size
     return pipe
 
 
