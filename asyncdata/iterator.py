@@ -566,9 +566,9 @@ class DatasetIterator(Closable, Generic[T]):
         `stats().tuned` are AUTOTUNE's choices, a dict for each step that it tunes. `where` says where a function is
         called: `"inline"` on the engine's thread, in `"thread"`s, `"task"`s or worker `"process"`es. `workers` is how
         many calls are made at once, `group` how many elements a worker gets at a time, and `why` the reason. For an
-        `interleave`, `workers` is how many inputs are read at once, and `buffer` how many elements of each are read
-        ahead at most. For a `prefetch`, also for the one that is added at the end, there are `buffer`, its `bytes` of
-        `Options(ram_budget=)`, and `why`.
+        `interleave`, `workers` is how many inputs are read at once, `buffer` how many elements of each are read ahead
+        at most, and `inner` the choice for a function of its datasets. For a `prefetch`, also for the one that is added
+        at the end, there are `buffer`, its `bytes` of `Options(ram_budget=)`, and `why`.
 
         >>> import asyncdata as ad
         >>> with ad.Dataset.range(10_000).map(lambda x: x + 1, ad.AUTOTUNE).iterate() as elements:

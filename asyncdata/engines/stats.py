@@ -7,17 +7,14 @@ from typing import Any
 
 from asyncdata.executors.autotune import Tuning
 from asyncdata.executors.interleave_tuner import InterleaveTuner
-from asyncdata.executors.process.pool import PoolHandle
-from asyncdata.executors.workers import RemoteExecutor
 from asyncdata.graph.node import Node, nodes_of
-from asyncdata.graph.stages import Apply, Merge, Stage
+from asyncdata.graph.stages import Merge
 from asyncdata.observe.statistics import EMPTY, EngineStatistics, StepStatistics
 from asyncdata.options import AUTOTUNE
 from asyncdata.runtime.memory_budget import MemoryBudget
 from asyncdata.runtime.meter import Meter, Meters, seconds_of_bin
 from asyncdata.transforms.function_node import Called
 from asyncdata.transforms.interleave import Interleave
-from asyncdata.transforms.map_batches import Grouped
 from asyncdata.transforms.prefetch import Prefetch
 
 __all__ = ("stats_of",)
@@ -35,8 +32,9 @@ def stats_of(plan: Node, meters: Meters, budget: MemoryBudget) -> EngineStatisti
         before = sum([counters[place].failed for place in inputs])
         step = buffer_step(meter, waited) if meter is meters.output else own_step(meter, waited, before)
         tuned = chosen(node, budget)
-        kind, where = kind_of(node), tuned.get("where") or where_of(node)
-        steps.append(step._replace(step=node.label(), inputs=inputs, tuned=tuned, kind=kind, where=where))
+        kind, where = kind_of(node), tuned.get("where") or (node.where if isinstance(node, Called) else "")
+        step = step._replace(step=node.label(), inputs=inputs, tuned=tuned, kind=kind, where=where)
+        steps.append(with_inner(step, node, meter, steps[inputs[0]].items) if kind == "merge" and inputs else step)
     clock = meters.clock
     return EngineStatistics(
         tuple(steps),
@@ -61,19 +59,23 @@ def kind_of(node: Node) -> str:
     return "merge" if isinstance(node.stage(), Merge) else "step"
 
 
-def where_of(node: Node) -> str:
-    """Return where a node calls functions, for `StepStatistics.where`."""
-    if not isinstance(node, Called):
-        return ""
-    if isinstance(node.executor, PoolHandle):
-        return "process"
-    if isinstance(node.executor, RemoteExecutor):
-        return node.executor.name
-    if node.executor is not None:
-        return "thread"
-    if is_async(node.stage()):
-        return "task"
-    return "inline" if node.worker_count is None else "thread"
+def with_inner(step: StepStatistics, node: Node, meter: Meter, made: int) -> StepStatistics:
+    """Return the statistics of a step that has made so many datasets, with what is known of functions inside them."""
+    inside = meter.within
+    tuners: list[Tuning] = [calls.tuning for calls in inside.shared.values()]
+    functions = inside.functions | {tuner.choice.where: inside.functions.get("thread", "") for tuner in tuners}
+    parallel = [where for where in functions if where != "inline"]
+    if inside.worked > inside.own and parallel:
+        where = parallel[-1]
+    elif "inline" in functions and 2 * inside.own > step.own_seconds:
+        where = "inline"
+    else:
+        return step
+    opened = min(node.cycle_length, max(1, made)) if isinstance(node, Interleave) else 1
+    each = 1 if where == "process" or tuners else opened  # all of them have the same processes, or AUTOTUNE's threads
+    tuned = step.tuned | ({"inner": tuners[-1].choice._asdict()} if tuners else {})
+    workers = each * inside.workers
+    return step._replace(where=where, inner=functions[where], opened=opened, workers=workers, tuned=tuned)
 
 
 def own_step(meter: Meter, waited: float, before: int) -> StepStatistics:
@@ -118,12 +120,6 @@ def buffer_step(meter: Meter, waited: float) -> StepStatistics:
         queued=queue.held,
         queue_size=queue.depth.items,
     )
-
-
-def is_async(stage: Stage | Grouped) -> bool:
-    """Return whether a stage awaits functions."""
-    apply = stage.apply if isinstance(stage, Grouped) else stage
-    return isinstance(apply, Apply) and apply.is_async
 
 
 def percentile(counts: list[int], part: float) -> float | None:

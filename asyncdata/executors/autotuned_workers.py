@@ -8,6 +8,8 @@ from concurrent.futures import Executor
 from functools import partial
 from typing import TypeAlias
 
+from anyio import CapacityLimiter
+
 from asyncdata.errors import StageError
 from asyncdata.executors.autotune import Choice, Sample, Tuning
 from asyncdata.executors.function_call import INLINE_GROUP, ChunkSizer, Deadline
@@ -46,15 +48,49 @@ class FixedChunkSizer(ChunkSizer):
         """Learn nothing."""
 
 
+class SharedCalls:
+    """What the datasets inside a step share of a function: AUTOTUNE's tuner, as each of them is soon read, and what one
+    has measured holds for the next; and the threads or tasks that it chose, so many for all of them."""
+
+    def __init__(self, scope: Scope, tuning: Tuning) -> None:
+        self.tuning = tuning
+        self.threads = scope.owned.share_threads("asyncdata-map")
+        self.tasks = CapacityLimiter(1)
+
+    def resize(self, workers: int) -> None:
+        """Have so many of them."""
+        if self.threads.count != workers:
+            self.threads.resize(workers)
+            self.tasks.total_tokens = workers
+
+
+class SharedThreads(ThreadWorkers):
+    """Threads of several datasets, which go on when one of these has ended."""
+
+    stopped = False
+
+    def is_stopped(self) -> bool:
+        return self.stopped or super().is_stopped()
+
+    def finish(self) -> None:
+        pass
+
+    def stop(self) -> None:
+        self.stopped = True
+
+
 class AutotunedWorkers(Workers):
     """The workers that AUTOTUNE chose last. Those before them finish the groups that they have, and get no more."""
 
     tuned = True
 
-    def __init__(self, scope: Scope, work: GroupWork, tuning: Tuning, copied: bool) -> None:
+    def __init__(
+        self, scope: Scope, work: GroupWork, tuning: Tuning, copied: bool, shared: SharedCalls | None = None
+    ) -> None:
         self.scope = scope
         self.work = work
         self.tuning = tuning
+        self.shared = shared
         self.copied = copied
         self.retired: list[Workers] = []
         self.coming: tuple[Choice, Workers] | None = None
@@ -83,9 +119,15 @@ class AutotunedWorkers(Workers):
         work = self.work.at(self.scope.epoch)
         if choice.where == "inline":
             return InlineWorkers(work.attempt)
+        if self.shared is not None:
+            self.shared.resize(choice.workers)
         if choice.where == "task":
-            return TaskWorkers(self.scope, choice.workers, work.run_async, work.at_once)
-        workers = ThreadWorkers(self.scope, choice.workers, work.attempt)
+            tasks = TaskWorkers(self.scope, choice.workers, work.run_async, work.at_once)
+            tasks.limit = tasks.limit if self.shared is None else self.shared.tasks
+            return tasks
+        made = ThreadWorkers if self.shared is None else SharedThreads
+        workers = made(self.scope, choice.workers, work.attempt)
+        workers.threads = workers.threads if self.shared is None else self.shared.threads
         workers.watched = not self.tuning.settled
         if self.tuning.alone:
             workers.pace = FixedChunkSizer(0.0)
@@ -141,10 +183,21 @@ class AutotunedWorkers(Workers):
             workers.stop()
 
 
+def shared_calls(scope: Scope, work: GroupWork, tuning: Tuning) -> SharedCalls | None:
+    """Return what a function shares with those of other datasets inside the same step; `None` if it is in none."""
+    if scope.meter.inside is not None:
+        return None
+    function = *((call.name, getattr(call.fn, "__code__", None)) for call in work.calls), tuning.processes
+    if function not in scope.meter.shared:
+        scope.meter.shared[function] = SharedCalls(scope, tuning)
+    return scope.meter.shared[function]
+
+
 def workers_of(scope: Scope, work: GroupWork, workers: int, executor: CallExecutor | None, copied: bool) -> Workers:
     """Return where the groups of a stage run."""
     if isinstance(executor, Tuning):
-        return AutotunedWorkers(scope, work, executor, copied)
+        shared = shared_calls(scope, work, executor)
+        return AutotunedWorkers(scope, work, shared.tuning if shared else executor, copied, shared)
     if isinstance(executor, RemoteExecutor):
         return executor.workers(workers, work, scope.epoch, copied)
     if isinstance(executor, PoolHandle):

@@ -455,6 +455,13 @@ class ThreadPool:
                 self.jobs.get_nowait()
         self.finish()
 
+    def resize(self, count: int) -> None:
+        """Have at most so many threads, from when the jobs before are done."""
+        self.count = count
+        for _ in range(self.running - count):
+            self.jobs.put(None)
+        self.running = min(self.running, count)
+
     def finish(self) -> None:
         """Let every thread end once the jobs before are done."""
         for _ in range(self.running):

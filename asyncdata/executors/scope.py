@@ -50,6 +50,8 @@ class OwnedTask:
         self.tasks: set[asyncio.Task[None]] = set()
         self.readers = ThreadPool(self.start, READERS, "asyncdata-read")
         self.copier = ThreadPool(self.start, helper_count(usable_cores()), "asyncdata-copy")
+        self.shared: list[ThreadPool] = []
+        """Threads that call functions for several steps."""
         self.unstarted: set[Coroutine[Any, Any, None]] = set()
         self.has_spawned = False
         self.emptied: Callable[[], object] | None = None
@@ -72,6 +74,11 @@ class OwnedTask:
         self.threads[thread] = begun
         thread.start()
 
+    def share_threads(self, name: str) -> ThreadPool:
+        """Return threads for several steps, one to begin with, which end with the pipeline."""
+        self.shared.append(ThreadPool(self.start, 1, name))
+        return self.shared[-1]
+
     def adopt(self, task: asyncio.Task[None]) -> None:
         """Hold a task that runs a user's async iterator until it is done."""
         self.tasks.add(task)
@@ -79,8 +86,8 @@ class OwnedTask:
 
     def stop(self) -> None:
         """End the shared threads. Work that a shut-down loop has not started will not start."""
-        self.readers.stop()
-        self.copier.stop()
+        for threads in (self.readers, self.copier, *self.shared):
+            threads.stop()
         self.over.say()
         for coroutine in self.unstarted:
             coroutine.close()

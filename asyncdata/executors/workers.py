@@ -7,6 +7,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Any, ClassVar, Final
 
 from asyncdata.executors.function_call import ChunkSizer, Deadline, ThreadPool, never
@@ -152,7 +153,7 @@ class ThreadWorkers(Workers):
 
     def submit(self, group: Group, finished: Callable[[Group], None]) -> None:
         def job() -> None:
-            if self.late or group.recalled:
+            if self.late or group.recalled or self.is_stopped():
                 return
             RETRIED.set(self.retried)
             before, computed = ThreadUsage.now() if self.watched else None, time.thread_time()
@@ -192,6 +193,8 @@ class TaskWorkers(Workers):
         self.at_once = at_once
         self.scope = scope
         self.count = count
+        self.limit: AbstractAsyncContextManager[object] = nullcontext()
+        """What a task enters before it works."""
         self.waiting: deque[tuple[Group, Callable[[Group], None]]] = deque()
         self.idle: deque[LoopSignal] = deque()
         self.tasks: list[Any] = []
@@ -214,19 +217,25 @@ class TaskWorkers(Workers):
         while True:
             while self.waiting:
                 group, finished = self.waiting.popleft()
-                begin = now_on(self.scope.loop)
-                try:
-                    group.result = await self.work(group.what)
-                except asyncio.CancelledError:  # this task is to end
-                    raise
-                except BaseException as error:  # SystemExit and the like end the pipeline, when its turn comes
-                    group.error = error
-                group.seconds = now_on(self.scope.loop) - begin
-                group.ended, group.lane = time.perf_counter(), id(signal)
+                async with self.limit:
+                    await self.work_on(group)
+                group.lane = id(signal)
                 group.done = True
                 finished(group)
             self.idle.append(signal)
             await signal.until(self.waiting.__len__)
+
+    async def work_on(self, group: Group) -> None:
+        """Await a function on the element of a group."""
+        begin = now_on(self.scope.loop)
+        try:
+            group.result = await self.work(group.what)
+        except asyncio.CancelledError:  # this task is to end
+            raise
+        except BaseException as error:  # SystemExit and the like end the pipeline, when its turn comes
+            group.error = error
+        group.seconds = now_on(self.scope.loop) - begin
+        group.ended = time.perf_counter()
 
     def stop(self) -> None:
         for task in self.tasks:

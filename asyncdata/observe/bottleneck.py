@@ -22,6 +22,9 @@ IDLE: Final = 0.6
 COMPUTES: Final = 0.1
 """The smallest share of its time that a computing function computes, even on a busy machine."""
 
+MERGES: Final = 0.3
+"""The same where the step merges datasets whose functions compute or wait, as that computes too."""
+
 MOST_CALLS: Final = 64
 CHEAP: Final = 50e-6
 HANDED: Final = 200e-6
@@ -118,7 +121,8 @@ class LoadAnalysis:
         known = sum(own.values())
         total = max(known, self.stats.thread_seconds)
         step = max(own, key=lambda name: own[name])
-        handed = [one for one in self.stats.steps if one.where in {"thread", "task"} and one.p50 and one.p50 < CHEAP]
+        parallel = [one for one in self.stats.steps if one.kind == "function" and one.where in {"thread", "task"}]
+        handed = [one for one in parallel if one.p50 and one.p50 < CHEAP]
         if handed and total - known > own[step]:
             step = min(handed, key=lambda one: one.p50 or 0.0).step
         return Load(step, "thread", min(1.0, total / self.seconds))
@@ -144,7 +148,8 @@ class LoadAnalysis:
         """Return whether the functions of a step compute. Threads that take turns each do so part of the time."""
         if step.where == "inline":
             had_a_core = max(0.0, step.own_seconds - self.stats.queued_seconds)
-            return not 0 < self.stats.thread_seconds < COMPUTES * had_a_core
+            least = COMPUTES if step.kind == "function" else MERGES
+            return not 0 < self.stats.thread_seconds < least * had_a_core
         return step.where == "process" or step.cpu_seconds > min(COMPUTES * step.worker_seconds, self.seconds / 2)
 
     def waiting(self) -> list[Load]:
@@ -218,7 +223,12 @@ class LoadAnalysis:
             change = f"the buffer of {step.step} is sometimes full and sometimes empty: prefetch(AUTOTUNE) in its place"
             return self.found(Load(step.step, "buffer", stats.waiting), wait, change)
         for step in stats.steps:
-            if step.where == "process" and (step.p50 or 1.0) < CHEAP and stats.process_seconds > step.worker_seconds:
+            if (
+                step.kind == "function"
+                and step.where == "process"
+                and (step.p50 or 1.0) < CHEAP
+                and stats.process_seconds > step.worker_seconds
+            ):
                 sending = f"sending elements to {counted(step)} takes longer than {step.step} itself"
                 load = next((one for one in self.loads if one.step == step.step), busiest)
                 return self.found(load, sending, "leave executor out, or map(batch=) a function of many elements")
@@ -249,29 +259,33 @@ class LoadAnalysis:
         if step.workers >= usable_cores():
             full = "no core is free for more: " if limit.load >= IDLE else ""
             return self.found(limit, busy, f"{full}less work per element, or a cache of the results")
-        return self.advise_cores(limit, step, busy, f"num_parallel_calls={usable_cores()}", usable_cores())
+        change = f"num_parallel_calls={usable_cores()}{inside(step)}"
+        return self.advise_cores(limit, step, busy, change, usable_cores())
 
     def advise_calls(self, limit: Load, step: StepStatistics, evidence: str) -> Bottleneck:
         """Advise to make more calls of a waiting function at once."""
         now = max(1, step.workers)
         gain = self.found(limit, evidence, "", max(MOST_CALLS, now) / now).gain
         calls = min(max(MOST_CALLS, now), ceil(now * gain * 1.2))
-        return self.found(limit, evidence, f"num_parallel_calls={calls}", calls / now)
+        each = ceil(calls / step.opened)  # of the datasets that are open, if there are several
+        return self.found(limit, evidence, f"num_parallel_calls={each}{inside(step)}", each * step.opened / now)
 
     def advise_processes(self, limit: Load, step: StepStatistics, evidence: str) -> Bottleneck:
         """Advise to make calls in processes."""
         if not lock_is_held():
-            return self.advise_cores(limit, step, evidence, f"num_parallel_calls={usable_cores()}", usable_cores())
+            change = f"num_parallel_calls={usable_cores()}{inside(step)}"
+            return self.advise_cores(limit, step, evidence, change, usable_cores())
         items, cost = max(1, step.items), self.cost(step)
         inputs = sum([self.stats.steps[place].bytes for place in step.inputs])
         handed = min(1.0, cost / GROUP) * HANDED + ELEMENT + BYTE * (inputs + step.bytes) / items
         if usable_cores() * self.seconds < items * (cost + handed):
-            change = "map(batch=) a function of many elements, as sending each to a process would take longer"
+            change = f"map(batch=) a function of many elements{inside(step)}, as sending each to a process takes longer"
             return self.found(limit, evidence, change)
-        change = "executor='process'"
+        change = f"executor='process'{inside(step)}"
         if step.step.startswith("filter("):  # which has no executor
             change = "a map(executor='process') before it that computes what it decides by"
-        return self.advise_cores(limit, step, evidence, change, step.workers or usable_cores(), handed)
+        calls = usable_cores() if step.inner else step.workers or usable_cores()  # one pool for all its datasets
+        return self.advise_cores(limit, step, evidence, change, calls, handed)
 
     def advise_cores(
         self, limit: Load, step: StepStatistics, evidence: str, change: str, calls: int, handed: float = 0.0
@@ -299,15 +313,18 @@ class LoadAnalysis:
     def advise_thread(self, limit: Load, step: StepStatistics) -> Bottleneck:
         """Return the change if the thread that runs the pipeline is always busy."""
         share = step.own_seconds / self.seconds
-        if step.where in {"thread", "task"} and step.p50 is not None and step.p50 < CHEAP and share < limit.load / 2:
+        cheap = step.kind == "function" and step.p50 is not None and step.p50 < CHEAP
+        if cheap and step.where in {"thread", "task"} and share < limit.load / 2:
             handing = f"passing elements to {counted(step)} takes longer than {step.step} itself"
             evidence = f"{handing}, {limit.load:.0%} of the time"
             change = "leave num_parallel_calls out, or map(batch=) a function of many elements"
             return self.found(limit, evidence, change)
-        evidence = f"{step.step} takes {share:.0%} of the time of the thread that runs the pipeline"
-        if step.kind == "function" and not self.computes(step):
+        mostly = f", mostly in {step.inner} of its datasets" if step.inner else ""
+        evidence = f"{step.step} takes {share:.0%} of the time of the thread that runs the pipeline{mostly}"
+        calls = step.kind == "function" or step.where == "inline"
+        if calls and not self.computes(step):
             return self.advise_calls(limit, step, f"{evidence}, waiting")
-        if step.kind == "function":
+        if calls:
             return self.advise_processes(limit, step, evidence)
         elsewhere = ", or Options(placement='process'), where it does not take turns with its reader"
         return self.found(limit, evidence, f"less work in it{'' if self.stats.placement == 'process' else elsewhere}")
@@ -327,3 +344,8 @@ class LoadAnalysis:
             wider = "a larger cycle_length with num_parallel_calls=AUTOTUNE"
             change = f"read more of its inputs at once: {wider}, and files of similar size"
         return self.found(limit, evidence, change, float(MOST_CALLS))
+
+
+def inside(step: StepStatistics) -> str:
+    """Return which step's argument is meant, if that is a step of the datasets that `step` makes."""
+    return f" in {step.inner} of its datasets" if step.inner else ""

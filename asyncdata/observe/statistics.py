@@ -67,13 +67,19 @@ class StepStatistics(NamedTuple):
     """`"source"`, `"function"` (calls a function of the user's on each element), `"buffer"`, `"merge"` (reads several
     inputs, or pipelines of its own), `"device"`, else `"step"`."""
     where: str
-    """Where its functions are called: `"inline"`, `"thread"`, `"task"` or `"process"`; empty if it has none."""
+    """Where its functions are called, or those inside its datasets: `"inline"`, `"thread"`, `"task"` or `"process"`;
+    empty if it has none."""
     cpu_seconds: float
     """How many of `worker_seconds` its threads computed; 0 if that is unknown."""
     tuned: dict[str, Any]
     """The choices of AUTOTUNE; empty if it has none."""
     inputs: tuple[int, ...]
     """The places of the steps that it reads."""
+    inner: str = ""
+    """The step that calls functions inside the datasets that this one makes, whose work is counted here; empty if none
+    does."""
+    opened: int = 1
+    """How many such datasets are open at once, about."""
 
     def row(self, seconds: float) -> Row:
         """Return the step as a row of a table, when the pipeline has run for so many seconds."""

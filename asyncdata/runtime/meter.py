@@ -162,6 +162,7 @@ class Meter:
         "each",
         "failed",
         "full",
+        "functions",
         "inside",
         "items",
         "own",
@@ -169,6 +170,7 @@ class Meter:
         "queue",
         "read",
         "retried",
+        "shared",
         "since",
         "step",
         "weigh",
@@ -207,6 +209,10 @@ class Meter:
         """How many bytes of files it has read."""
         self.retried: list[None] = [] if inside is None else inside.retried
         """One entry for each retried call or request."""
+        self.functions: dict[str, str] = {}
+        """Of pipelines inside a step: where their functions are called, and the first step that does so."""
+        self.shared: dict[object, Any] = {}
+        """Of pipelines inside a step: what all of them share of a function for which AUTOTUNE chooses."""
         self.queue: Callable[[], BlockQueue | None] = nothing
         self.window: Callable[[], Window | None] = nothing
 

@@ -91,6 +91,19 @@ class Called(Unary):
         return self.executor.count if isinstance(self.executor, PoolHandle) else default_workers()
 
     @property
+    def where(self) -> str:
+        """Where the functions are called: `"inline"`, `"thread"`, `"task"`, `"process"` or the name of a cluster."""
+        if isinstance(self.executor, Tuning):
+            return self.executor.choice.where
+        if isinstance(self.executor, RemoteExecutor):
+            return self.executor.name
+        if self.executor is not None:
+            return "process" if isinstance(self.executor, PoolHandle) else "thread"
+        if any(call.is_async for call in self.calls):
+            return "task"
+        return "inline" if self.workers is None else "thread"
+
+    @property
     def identity(self) -> str:
         return dataclasses.replace(self, workers=None, ordered=None, executor=None, rows=None).label()
 
@@ -108,6 +121,8 @@ class Called(Unary):
 
     def run(self, scope: Scope, want: Demand, start: Start) -> Blocks:
         """Run. If the order is not fixed, the input first gives what an earlier run had in flight."""
+        if self not in scope.meters.steps and self.where not in scope.meter.within.functions:
+            scope.meter.within.functions[self.where] = self.label()
         if not self.preserves_tickets and is_unordered(start.position):
             start = Start.of(inner_position(start.position))
         return super().run(scope, want, start)

@@ -292,6 +292,49 @@ def test_a_filter_is_not_told_to_run_in_processes_itself(monkeypatch: pytest.Mon
     assert found.change.startswith("a map(executor='process') before it")
 
 
+def merged(**step: Any) -> Statistics:
+    """What ten seconds tell of an interleave of datasets whose map computes for 9 ms, in the pipeline's thread."""
+    inner = {"kind": "merge", "inner": "map(decode)", "opened": 16, "step": "interleave(read)", "where": "inline"}
+    alone = {"worker_seconds": 0.0, "cpu_seconds": 0.0, "workers": 0, "own_seconds": 9.0, "p50": 1e-5}
+    found = measured(**{**inner, **alone, **step})
+    return dataclasses.replace(found, thread_seconds=9.5, process_seconds=9.9)
+
+
+@pytest.mark.parametrize(
+    ("stats", "change", "gain"),
+    [
+        (merged(), "executor='process' in map(decode) of its datasets", 1.99 / 9.9 * 10),
+        (dataclasses.replace(merged(), thread_seconds=0.5), "num_parallel_calls=4 in map(decode)", 64.0),
+        (
+            merged(where="process", worker_seconds=19.0, own_seconds=0.1, workers=2),
+            "no core is free for more: less work",
+            1.0,
+        ),
+        (
+            merged(where="thread", worker_seconds=159.0, own_seconds=0.1, workers=16, p50=5e-6),
+            "num_parallel_calls=4 in map(decode) of its datasets",
+            4.0,
+        ),
+        (
+            merged(where="thread", worker_seconds=159.0, cpu_seconds=9.0, own_seconds=0.1, workers=16),
+            "executor='process' in map(decode) of its datasets",
+            1.99 / 9.9 * 10,
+        ),
+    ],
+    ids=["computes", "waits", "processes", "threads that wait", "threads that take turns"],
+)
+def test_the_cure_of_functions_inside_datasets_names_them(
+    monkeypatch: pytest.MonkeyPatch, stats: Statistics, change: str, gain: float
+) -> None:
+    monkeypatch.setattr("asyncdata.observe.bottleneck.usable_cores", lambda: 2)
+    if stats.steps[1].own_seconds < 1:
+        stats = dataclasses.replace(stats, thread_seconds=0.5)
+    found = bottleneck_of(stats)
+    assert found.step == "interleave(read)"
+    assert change in found.change, found
+    assert found.gain == pytest.approx(gain, rel=0.03)
+
+
 def idle(seconds: float = 10.0, **step: Any) -> Statistics:
     """What is told of a pipeline in which nothing is busy, though its reader waits."""
     found = measured(**{"worker_seconds": 0.2, "cpu_seconds": 0.2, "where": "process", "p50": 1e-3, **step})

@@ -2,12 +2,15 @@ from __future__ import annotations
 
 import asyncio
 import math
+import threading
+import time
 from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 import asyncdata as ad
+from asyncdata.executors.autotune import Choice, Tuning
 from asyncdata.testing import check_resumes, check_transform, virtual_time
 from asyncdata.transforms import interleave, interleave_inputs
 from tests import reference
@@ -266,3 +269,80 @@ def test_as_many_inputs_are_opened_at_once_as_are_read_at_once(
     plain = list(reference.interleave(range(8), opened_at_once, 4, 1))
     assert sorted(map(str, found)) == sorted(map(str, plain))
     assert found == plain or (ordered is False and calls is not None)
+
+
+def computed(x: int) -> int:
+    return sum(range(3000)) + x
+
+
+def datasets_of(**how: Any) -> ad.Dataset[Any]:
+    """Sixteen datasets of twenty elements, whose map is called so."""
+    return ad.Dataset.range(16).interleave(
+        lambda x: ad.Dataset.range(20 * x, 20 * x + 20).map(computed, **how), num_parallel_calls=16
+    )
+
+
+def test_statistics_name_the_function_inside_the_datasets() -> None:
+    with datasets_of().iterate() as elements:
+        _ = list(elements)
+        step = elements.stats().steps[1]
+    assert (step.kind, step.where, step.inner, step.opened) == ("merge", "inline", "map(computed)", 16)
+    assert "in map(computed) of its datasets" in elements.bottleneck().evidence
+    with ad.Dataset.range(4).interleave(lambda x: ad.Dataset.range(x, x + 3)).iterate() as elements:
+        _ = list(elements)
+        step = elements.stats().steps[1]
+    assert (step.where, step.inner) == ("", "")
+
+
+def test_datasets_share_what_autotune_measures() -> None:
+    with datasets_of(num_parallel_calls=ad.AUTOTUNE).iterate() as elements:
+        assert len(list(elements)) == 320
+        step = elements.stats().steps[1]
+    assert step.inner == "map(computed, num_parallel_calls=AUTOTUNE)"
+    assert step.tuned["inner"]["why"].startswith("a call takes")
+
+
+class FixedTuning(Tuning):
+    """Chooses two calls at once, whatever it is told."""
+
+    def consider(self) -> Choice:
+        return self.choice if self.choice.workers == 2 else Choice(self.waiting, 2, "told so")
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_datasets_share_the_threads_or_tasks_that_autotune_chose(is_async: bool) -> None:
+    """They are as many as it chose in all, and go on when one of the datasets has ended."""
+    now, most, threads, lock = 0, 0, set[str](), threading.Lock()
+
+    def count(change: int) -> None:
+        nonlocal now, most
+        with lock:
+            now += change
+            most = max(most, now)
+            threads.add(threading.current_thread().name)
+
+    def called(x: int) -> int:
+        count(1)
+        time.sleep(1e-4)
+        count(-1)
+        return x
+
+    async def awaited(x: int) -> int:
+        count(1)
+        await asyncio.sleep(1e-4)
+        count(-1)
+        return x
+
+    def dataset(x: int) -> ad.Dataset[Any]:
+        ds = ad.Dataset.range(x, x + 5 * (x + 1)).map(awaited if is_async else called, ad.AUTOTUNE)
+        object.__setattr__(ds.plan, "executor", FixedTuning(tasks=is_async))
+        return ds
+
+    ds = ad.Dataset.range(12).interleave(dataset, cycle_length=6, num_parallel_calls=6)
+    with ds.iterate() as elements:
+        found = list(elements)
+        step = elements.stats().steps[1]
+    assert sorted(found) == sorted(x + y for x in range(12) for y in range(5 * (x + 1)))
+    assert most == 2
+    assert len(threads) <= 2
+    assert step.workers == 2

@@ -623,3 +623,17 @@ def test_a_function_of_batches_is_given_no_elements_that_have_failed() -> None:
     found = outcomes(ds)
     assert [found[0], *found[2:]] == ["array([0])", "array([2, 3])", "array([2, 3])"]
     assert found[1][0] is ValueError
+
+
+def test_datasets_inside_an_interleave_share_the_processes() -> None:
+    ds = ad.Dataset.range(6).interleave(
+        lambda x: processes(ad.Dataset.range(x, x + 3), lambda n: (n, os.getpid())),
+        cycle_length=6,
+        num_parallel_calls=6,
+    )
+    with ds.iterate() as elements:
+        found = list(elements)
+        step = elements.stats().steps[1]
+    assert [number for number, _ in found] == [x + y for y in range(3) for x in range(6)]
+    assert 1 <= len({process for _, process in found} - {os.getpid()}) <= 2
+    assert (step.where, step.workers) == ("process", 2)
