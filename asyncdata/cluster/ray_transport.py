@@ -11,6 +11,7 @@ from asyncdata.cluster.actor import Greeting
 from asyncdata.cluster.settings import Cluster
 from asyncdata.cluster.transport import GREET, SHUT_DOWN, Actor, ActorKind, Arrived, Loss
 from asyncdata.errors import StageError
+from asyncdata.executors.process.global_random import seed_process
 from asyncdata.runtime.optional_packages import require
 
 __all__ = ("RayTransport", "ray_of")
@@ -27,9 +28,10 @@ def ray_of() -> Any:
 
 
 class RayActor:
-    """An actor of some kind, which reports its node."""
+    """An actor of some kind, which reports its node, and has random numbers of its own."""
 
     def __init__(self, kind: ActorKind, copied: bool) -> None:
+        seed_process()
         self.actor = kind.made(copied)
 
     def greet(self) -> Greeting:

@@ -19,6 +19,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from asyncdata.executors.function_call import ElementNote, ThreadPool
 from asyncdata.executors.group_work import GroupWork
+from asyncdata.executors.process.global_random import seed_process
 from asyncdata.executors.process.heartbeat import Heartbeats
 from asyncdata.executors.process.shared_memory import SharedMemory
 from asyncdata.executors.process.shm_arena import Message, SlotReader, Slots, SlotWriter, dumps, pack
@@ -118,12 +119,13 @@ def start(run: Callable[[], None], name: str) -> None:
 
 
 def attend() -> None:
-    """Leave Ctrl-C to the parent, and end with it."""
+    """Leave Ctrl-C to the parent, end with it, and have random numbers of its own."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = multiprocessing.parent_process()
     if parent is not None:
         threading.Thread(target=follow, args=(parent,), name="asyncdata-parent", daemon=True).start()
     keep_memory_warm()
+    seed_process()
 
 
 def follow(parent: Any) -> None:
