@@ -67,9 +67,7 @@ class ColumnBuffer:
         if (missing := count - self.spare) > 0:
             size = len(self.leaves[0])
             more = max(missing, size)
-            self.leaves = [
-                np.concatenate([leaf, np.empty((more, *leaf.shape[1:]), leaf.dtype)]) for leaf in self.leaves
-            ]
+            self.leaves = [enlarged(leaf, size + more) for leaf in self.leaves]
             self.free = np.concatenate([self.free[: self.spare], np.arange(size, size + more), self.free[self.spare :]])
             self.spare += more
         self.spare -= count
@@ -87,6 +85,13 @@ class ColumnBuffer:
         self.free[self.spare : self.spare + len(places)] = places
         self.spare += len(places)
         return rows
+
+
+def enlarged(leaf: npt.NDArray[Any], rows: int) -> npt.NDArray[Any]:
+    """Return an array with more rows, of the same byte order, which `np.concatenate` changes."""
+    found = np.empty((rows, *leaf.shape[1:]), leaf.dtype)
+    found[: len(leaf)] = leaf
+    return found
 
 
 def shape_of(value: Any) -> Any:

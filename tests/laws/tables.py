@@ -6,12 +6,12 @@ import contextlib
 import datetime
 import hashlib
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -27,7 +27,7 @@ from tests.laws.table_types import form, stacked, value_of
 from tests.reference import Failed
 from tests.sources.test_arrow import big_endian
 
-__all__ = ("readings", "table_sources")
+__all__ = ("TablePipeline", "dataset_of", "readings", "table_sources")
 
 pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
 
@@ -362,6 +362,9 @@ WRITERS: dict[str, list[Callable[[st.DrawFn, Any, Path], None]]] = {
     "arrow": [arrow_by_pyarrow, arrow_by_pyarrow, arrow_by_pyarrow, arrow_by_polars, arrow_by_a_big_endian_machine],
 }
 
+COMPARED = ("float32", "float16", "date32", "decimal128", "uint64", "string", "timestamp of milliseconds")
+"""Types whose values are often compared with those of another type."""
+
 FOREIGN = ("bool", "int8", "int64", "uint16", "float32", "float64", "string", "timestamp of nanoseconds")
 """Types that all writers have."""
 
@@ -374,11 +377,13 @@ def in_chunks(make: Make, rng: random.Random, count: int) -> Any:
 
 
 @st.composite
-def table_files(draw: st.DrawFn, kind: str) -> list[TableFile]:
-    """Write files of one schema, by one writer."""
+def table_files(draw: st.DrawFn, kind: str, types: Sequence[str] = ()) -> list[TableFile]:
+    """Write files of one schema, by one writer; of pyarrow's with such a type if they are given."""
     writer = draw(st.sampled_from(WRITERS[kind]))
-    if "pyarrow" in writer.__name__:
-        chosen = draw(st.lists(columns(kind == "arrow"), min_size=1, max_size=2))
+    if types and "pyarrow" in writer.__name__:
+        chosen = [(name := draw(st.sampled_from(types)), LEAVES[name]())]
+    elif "pyarrow" in writer.__name__:
+        chosen = draw(st.lists(columns(kind == "arrow"), min_size=1, max_size=3))
     else:
         known = [name for name in FOREIGN if writer is not arrow_by_a_big_endian_machine or name != "string"]
         names = draw(st.lists(st.sampled_from(known), min_size=1, max_size=2))
@@ -422,6 +427,9 @@ def read_by_pyarrow(path: Path) -> Any:
 class TablePipeline(Pipeline):
     """A pipeline whose elements are compared in every type, dtype and shape."""
 
+    join: ClassVar[Any] = staticmethod(stacked)
+    """What a batch is of values in turn."""
+
     def comparable(self, elements: Any) -> list[Any]:
         return [element if isinstance(element, Failed) else form(element) for element in elements]
 
@@ -442,9 +450,9 @@ def in_another_type(value: Any) -> Any:
 @st.composite
 def filters(draw: st.DrawFn, tables: list[Any]) -> tuple[str, str, Any]:
     """Draw a comparison that pyarrow allows, mostly with values of the column."""
-    name = draw(st.sampled_from(tables[0].column_names))
+    name = draw(st.sampled_from(tables[0].column_names[::-1]))
     own = [value for table in tables for value in values_of(table.column(name)) if value is not None]
-    comparison = draw(st.sampled_from(["==", "!=", "<", ">=", "in", "in", "not in"]))
+    comparison = draw(st.sampled_from(["==", "!=", "<", ">=", "in", "in", "in", "not in"]))
     values = st.sampled_from([*own, *map(in_another_type, own), *OTHERS])
     wanted = (name, comparison, draw(st.lists(values, min_size=1, max_size=3) if "in" in comparison else values))
     for some in (wanted, ("id", "in", [3, 103, 205])):
@@ -468,21 +476,25 @@ def kept_by(wanted: tuple[str, str, Any], table: Any) -> list[int]:
     return column.filter(pq.filters_to_expression([wanted]))["row"].to_pylist()
 
 
+WAYS = ("in turn", "at once", "interleave", "index", "filters")
+
+
 @st.composite
-def table_sources(draw: st.DrawFn) -> Pipeline:
+def table_sources(
+    draw: st.DrawFn, kinds: Sequence[str] = ("parquet", "parquet", "arrow"), ways: Sequence[str] = WAYS
+) -> Pipeline:
     """Some files, read in one of the ways of their format."""
-    kind = draw(st.sampled_from(["parquet", "parquet", "arrow"]))
-    files = draw(table_files(kind))
+    kind, way = draw(st.sampled_from(kinds)), draw(st.sampled_from(ways))
+    files = draw(table_files(kind, COMPARED if len(ways) == 1 else ()))
     rows = [file.rows for file in files]
     paths = [str(file.path) for file in files]
     how: dict[str, Any] = {}
-    way = draw(st.sampled_from(["in turn", "at once", "interleave", "index", "filters"]))
     if draw(st.booleans()):
         names = draw(st.permutations(files[0].table.column_names))
         how["columns"] = [*names[: draw(st.integers(1, len(names)))]]
     if kind == "parquet" and way == "filters":
         wanted = draw(filters([file.table for file in files]))
-        how["filters"] = [wanted] if draw(st.booleans()) else pq.filters_to_expression([wanted])
+        how["filters"] = [wanted] if draw(st.integers(0, 2)) else pq.filters_to_expression([wanted])
         rows = [[some[row] for row in kept_by(wanted, file.table)] for file, some in zip(files, rows, strict=True)]
     if kind == "parquet" and way == "index":
         how["index"] = True
@@ -515,21 +527,25 @@ def dataset_of(read: Any, paths: list[str], interleaved: tuple[int, int] | None)
     return ad.Dataset.from_list(paths).interleave(read, cycle_length=cycle, block_length=block)
 
 
-def identity(element: Any) -> Any:
-    return element
+def identity(*parts: Any) -> Any:
+    return parts if len(parts) > 1 else parts[0]
 
 
 def same(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
     calls = draw(st.sampled_from([None, 2]))
-    return pipe.then(f"map(identity, {calls})", lambda ds: ds.map(identity, num_parallel_calls=calls), pipe.meaning)
+    return pipe.then(
+        f"map(identity, {calls})",
+        lambda ds: ds.map(identity, num_parallel_calls=calls),
+        lambda epoch: reference.map_(pipe.meaning(epoch), identity),
+    )
 
 
-def batch(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
+def batch(draw: st.DrawFn, pipe: TablePipeline) -> Pipeline:
     size, drop, calls = draw(st.integers(1, 5)), draw(st.booleans()), draw(st.sampled_from([None, 2]))
     return pipe.then(
         f"batch({size}, {drop}, {calls})",
         lambda ds: ds.batch(size, drop, calls),
-        lambda epoch: reference.batch(pipe.meaning(epoch), size, drop, stacked),
+        lambda epoch: reference.batch(pipe.meaning(epoch), size, drop, pipe.join),
     )
 
 
@@ -547,7 +563,7 @@ def rows_of(value: Any) -> list[Any]:
     if isinstance(value, dict):
         columns = {name: rows_of(part) for name, part in value.items()}
         return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
-    return [*value]
+    return [*zip(*map(rows_of, value), strict=True)] if isinstance(value, tuple) else [*value]
 
 
 def halves(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
@@ -582,9 +598,9 @@ STEPS: tuple[Step, ...] = (
 
 
 @st.composite
-def readings(draw: st.DrawFn) -> Pipeline:
-    """Files of tables, and up to four steps after them."""
-    pipe = draw(table_sources())
+def readings(draw: st.DrawFn, sources: st.SearchStrategy[Pipeline] | None = None) -> Pipeline:
+    """Files of tables or of other formats, and up to four steps after them."""
+    pipe = draw(table_sources() if sources is None else sources)
     for _ in range(draw(st.integers(0, 4))):
         pipe = draw(st.sampled_from(STEPS))(draw, pipe)
     assume(len([*pipe.meaning(steps.FIRST)]) <= 200)

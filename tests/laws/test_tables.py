@@ -34,6 +34,11 @@ def test_elements_are_the_values_of_their_types(pipe: Pipeline, way: Callable[..
     assert pipe.comparable(way(pipe.build())) == pipe.elements()
 
 
+@given(pipe=table_sources(["parquet"], ["filters"]))
+def test_filters_select_the_rows_that_they_select_of_the_whole_table(pipe: Pipeline) -> None:
+    assert pipe.comparable(read_plain(pipe.build())) == pipe.elements()
+
+
 @given(pipe=readings())
 def test_the_optimizer_changes_nothing(pipe: Pipeline) -> None:
     assert pipe.comparable(read_plain(pipe.build().with_options(ad.Options(optimize=False)))) == pipe.elements()

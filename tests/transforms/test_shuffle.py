@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -121,6 +122,13 @@ def test_numbers_stay_what_they_are_beside_rows_of_arrays() -> None:
     ds = ad.Dataset.from_tensor_slices(np.zeros(20, np.int64)).concatenate(ad.Dataset.from_iterable([0, 0, None]))
     found = Counter(type(element).__name__ for element in ds.shuffle(6, seed=0))
     assert found == {"int64": 20, "int": 2, "NoneType": 1}
+
+
+@pytest.mark.parametrize("dtype", [">i4", ">f8", ">U2", "<i4"])
+def test_the_byte_order_of_rows_of_a_file_stays(tmp_path: Path, dtype: str) -> None:
+    np.save(tmp_path / "a.npy", np.arange(40).reshape(20, 2).astype(dtype))
+    ds = ad.NpyDataset(tmp_path / "a.npy")
+    assert {row.dtype for row in ds.shuffle(6, seed=0)} == {row.dtype for row in ds} == {np.dtype(dtype)}
 
 
 def test_infinite_input() -> None:
