@@ -3,53 +3,39 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
 from functools import partial
-from math import inf
-from typing import Any, Final, Literal, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple
 
+from asyncdata.executors.autotune_model import CHEAP, FIRST, Cost, PaceModel, Way, Where, named
 from asyncdata.runtime import forks
 from asyncdata.runtime.host_resources import lock_is_held, usable_cores
 
-__all__ = ("Choice", "Sample", "Tuning", "Where")
-
-Where: TypeAlias = Literal["inline", "thread", "task", "process"]
-
-CHEAP: Final = 30e-6
-"""Seconds below which a call is not worth a thread: to hand it over and wait for the interpreter lock takes longer."""
-
-COMPUTES: Final = 0.7
-"""A function that computes for at least this part of its time counts as one that only computes."""
-
-FIRST: Final = 8
-MOST: Final = 64
-"""How many calls that wait are made at once, to begin with and at most."""
-
-GAIN: Final = 1.2
-"""How many times as fast more workers must be to stay: a smaller gain may come from other work on the machine."""
-
-FULL: Final = 0.9
-"""The part of a core that each thread must have computed on for processes not to be tried, where they are allowed."""
-
-BETTER: Final = 1.05
-COMPARED: Final = 0.4
-"""How many times as fast as threads that gain processes must be to stay, by how many seconds of each."""
+__all__ = ("Choice", "Sample", "Tuning", "Usage")
 
 SINGLE: Final = 3
 LOOK: Final = 0.02
-"""How many single calls are judged, or how many seconds of them."""
+"""How many single calls are measured, or how many seconds of them."""
 
 PERIOD: Final = 0.2
 WATCH: Final = 1.0
-GROUPS: Final = 3
-"""Seconds that pass before a choice is judged, and before it is looked at again once it is settled; and groups of each
-worker."""
+"""Seconds for which a choice is measured, and for which it is watched once it has been."""
 
-CHANGED: Final = 4.0
-"""How many times as slow or as fast calls must become before choices are tried again."""
+PATIENCE: Final = 4.0
+MOST_PATIENCE: Final = 60.0
+"""Seconds for which what was measured is believed while the reader waits: at first, twice as long each time, and at
+most."""
 
-PATIENCE: Final = 16.0
-"""Seconds after which choices are tried again after an evident change, however often that was done before."""
+SOONEST: Final = 1.0
+LATEST: Final = 16.0
+"""Seconds after which choices are tried again after an evident change: at first, and however often that was done."""
+
+CHANGED: Final = 2.5
+"""How many times as long, or as short, calls must take to have changed evidently."""
+
+USED: Final = 0.1
+BLOCKED: Final = 1e-3
+"""Calls in threads are in the reader's way if they compute for this part of the time, and it takes so many seconds to
+get the interpreter lock."""
 
 FED: Final = "enough for the reader"
 
@@ -61,34 +47,112 @@ class Choice(NamedTuple):
     workers: int
     why: str
 
+    @property
+    def way(self) -> Way:
+        """The choice without the reason."""
+        return self.where, self.workers
+
+
+class Usage(NamedTuple):
+    """What is known of some groups: the seconds in which it would have computed, had there been a core for it; how
+    often it gave up its core voluntarily, as only a waiting function does; and how many seconds its thread waited for
+    the interpreter lock when it had given that up, 0 if that was not measured."""
+
+    queued: float
+    pauses: int
+    blocked: float
+
 
 class Sample(NamedTuple):
     """A finished group: its number of elements, its cost, and the choice it ran under."""
 
     elements: int
     seconds: float
-    """That passed, of which the next two are parts."""
+    """That passed."""
     cpu: float
-    """Those that were computed."""
-    queued: float
-    """Those in which it would have computed, had something else on the machine not had the core."""
-    pauses: int
-    """How often it gave up its core voluntarily, as only a waiting function does."""
+    """Those of them that it computed in this process."""
     choice: Choice
     at: float
     """When it was done, in seconds of `time.perf_counter`."""
+    usage: Usage | None = None
+    """Not known of all groups."""
+    nbytes: int = 0
+    """Bytes of its elements and results; known only of single calls."""
+
+
+class Period:
+    """Counts what is done under one choice."""
+
+    def __init__(self, begun: float = 0.0) -> None:
+        self.begun = self.now = begun
+        self.seconds = self.cpu = self.waited = 0.0
+        self.count = self.groups = self.nbytes = 0
+        # of the groups whose usage is known
+        self.asked = self.queued = self.blocked = 0.0
+        self.calls = self.probes = self.pauses = 0
+
+    def add(self, sample: Sample) -> None:
+        """Count a group."""
+        self.begun = self.begun or sample.at - sample.seconds
+        self.now = max(self.now, sample.at)
+        self.count += sample.elements
+        self.groups += 1
+        self.seconds += max(sample.seconds, 1e-9)
+        self.cpu += sample.cpu
+        self.nbytes += sample.nbytes
+        if (usage := sample.usage) is not None:
+            self.asked += max(sample.seconds, 1e-9)
+            self.queued += min(usage.queued, 0.95 * sample.seconds)
+            self.blocked += usage.blocked
+            self.probes += usage.blocked > 0
+            self.pauses += usage.pauses
+            self.calls += sample.elements
+
+    @property
+    def passed(self) -> float:
+        """Seconds since it began."""
+        return self.now - self.begun
+
+    @property
+    def starved(self) -> bool:
+        """Whether the reader waited at least half of the time."""
+        return 2 * self.waited >= self.passed
+
+    @property
+    def own(self) -> float:
+        """The part of the calls' time that other programs did not take."""
+        return 1 - self.queued / self.asked if self.asked else 1.0
+
+    @property
+    def contended(self) -> bool:
+        """Whether calls compute a good deal, and wait for the interpreter lock."""
+        return self.cpu > USED * self.passed and self.blocked > BLOCKED * self.probes
+
+    @property
+    def each(self) -> float:
+        """Seconds of a call, without those that other programs took."""
+        return self.own * self.seconds / self.count
+
+    @property
+    def cost(self) -> Cost:
+        """The mean cost of a call in this process. One that never gave up its core has done nothing but compute."""
+        cpu = self.cpu / self.count
+        paused = 2 * self.pauses >= self.calls
+        return Cost(max(cpu, self.each) if paused else cpu, cpu, self.nbytes / self.count)
 
 
 class Tuning:
     """What is known of a stage's functions; stored for the next epoch.
 
-    One call at a time shows what a call costs and whether it computes or waits. Cheap calls are made on the engine's
-    thread. Functions that wait get twice as many threads (or tasks) as long as that is faster. Functions that
-    compute get a thread for each core if that is faster; worker processes if they may run there, threads take turns
-    for a good part of the time, and processes are faster. Nothing is widened while the reader of the results does not
-    wait for them. When the reader still waits, choices are tried again, each time after twice as long, so that they do
-    not alternate forever. After a change they are tried sooner: if calls are much slower or faster, or a reader that
-    had enough now waits nearly every time.
+    A few single calls show what a call costs: how long it takes, for how long of that it computes, and how many bytes
+    it gives. From this and the number of cores follows which pace each choice can have at most (`PaceModel`). While the
+    reader of the results waits for them, the most promising choice that has not been tried is tried, and its pace
+    measured, until none is left that could be faster than the fastest one measured. While the reader does not wait,
+    nothing is tried and nothing decided, as the pace then is the reader's.
+
+    All is forgotten when calls take longer or shorter than they did. As something else may have been the cause, choices
+    that were slower than they should be are tried again while the reader waits: ever more seldom, so that choices do
+    not alternate forever.
     """
 
     def __init__(self, *, processes: bool = False, tasks: bool = False) -> None:
@@ -96,81 +160,56 @@ class Tuning:
         self.waiting: Where = "task" if tasks else "thread"
         self.samples: deque[Sample] = deque()
         self.lock = forks.lock()  # iterators of one dataset, in several threads, share the measurements of groups
-        self.patience = WATCH
+        self.patience = PATIENCE
+        self.caution = SOONEST
+        self.repeated = False
+        """Whether single calls were measured once more, as later ones were unlike them."""
         self.group = 1
         """How many elements a worker was handed at a time, last."""
         self.pool: object = None
         """Holds the worker processes for the next epoch, once they are used."""
-        self.reset_measurements()
+        self.forget()
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle it without measurements: another process makes its own."""
         return partial(Tuning, processes=self.processes, tasks=self.waiting == "task"), ()
 
-    def reset_measurements(self) -> None:
+    @property
+    def model(self) -> PaceModel:
+        """What follows from what was measured."""
+        processes = self.processes and lock_is_held()
+        return PaceModel(usable_cores(), self.waiting, processes, self.cost, self.paces)
+
+    def forget(self) -> None:
         """Begin with one call at a time; awaiting one is known to wait."""
-        self.known = self.rate = self.since = 0.0
         self.looked: list[Sample] = []
+        self.cost = Cost()
+        self.paces: dict[Way, float] = {}
+        """Elements a second under each choice that was measured while the reader waited."""
+        self.usual: dict[Way, float] = {}
+        """Seconds of a call under each of them."""
+        self.since = 0.0
+        self.complete = False
+        """Whether no choice is left that should be faster than the best one."""
         if self.waiting == "task":
-            self.about = "it is awaited"
-            self.try_choice(Choice("task", FIRST, self.about), self.judge_spread)
+            self.try_way(("task", FIRST))
         else:
-            self.about = ""
-            self.try_choice(Choice("thread", 1, "trying one call at a time"), self.look)
-        self.before = self.choice
+            self.change(Choice("thread", 1, "trying one call at a time"), alone=True)
 
-    def try_choice(self, choice: Choice, judge: Callable[[], None]) -> None:
-        """Make calls in this way, and judge it when enough have been made."""
+    def change(self, choice: Choice, *, alone: bool = False, settled: bool = False) -> None:
+        """Make calls in this way from now on."""
         self.choice = choice
-        self.judge = judge
-        self.begin(0.0)
-
-    def begin(self, now: float) -> None:
-        """Start to count again."""
-        self.begun = self.now = now
-        self.seconds = self.cpu = self.queued = 0.0
-        self.count = self.groups = self.pauses = self.waits = self.reads = 0
-        self.best = inf
-
-    def read(self, waits: bool) -> None:
-        """Take note that the reader asks for results, and whether it has to wait."""
-        self.reads += 1
-        self.waits += waits
-
-    @property
-    def reader_waits(self) -> bool:
-        """Whether the reader waits as often as not."""
-        return 2 * self.waits >= self.reads
-
-    @property
-    def alone(self) -> bool:
+        self.alone = alone
         """Whether one call at a time is made, to measure a call."""
-        return self.judge == self.look
-
-    @property
-    def settled(self) -> bool:
+        self.settled = settled
         """Whether no choice is being tried."""
-        return self.judge == self.watch
+        self.warm = settled
+        """Whether each worker has done its first group under this choice."""
+        self.period = Period()
 
-    @property
-    def passed(self) -> float:
-        """Seconds since it began to count, without the time that other programs took."""
-        return (self.now - self.begun) * (1 - self.queued / self.seconds)
-
-    @property
-    def gain(self) -> float:
-        """How many times as fast it is as it was before."""
-        return self.count / self.passed / self.rate if self.rate else inf
-
-    @property
-    def cores(self) -> float:
-        """How many cores computed all the time."""
-        return self.cpu / self.passed
-
-    @property
-    def waited(self) -> bool:
-        """Whether calls gave up their cores for a good part of their time."""
-        return self.cpu + self.queued < COMPUTES * self.seconds and 2 * self.pauses >= self.count
+    def read(self, waited: float) -> None:
+        """Take note that the reader has waited for results, for so many seconds."""
+        self.period.waited += waited
 
     def consider(self) -> Choice:
         """Evaluate the groups since the last call, and return the choice for the next group."""
@@ -186,164 +225,140 @@ class Tuning:
         if self.alone:
             self.looked.append(sample)
             if len(self.looked) >= SINGLE or sum(sample.seconds for sample in self.looked) >= LOOK:
-                self.judge()
-        elif not self.begun:  # threads and processes were started for the first one
-            self.begin(sample.at)
-            self.since = self.since or sample.at
-        else:
-            self.add(sample)
-            enough = WATCH if self.settled else PERIOD
-            if self.now - self.begun >= enough and self.groups >= GROUPS * self.choice.workers:
-                self.judge()
+                self.look()
+            return
+        period = self.period
+        period.add(sample)
+        if period.groups % self.choice.workers:  # calls that take long may all end at the same time
+            return
+        if not self.warm:
+            self.warm = True
+            if self.choice.where == "process" or period.passed < PERIOD:  # nothing is made twice of slow calls
+                self.period = Period(sample.at)
+                return
+        if period.passed >= (WATCH if self.settled and self.complete else PERIOD):
+            self.judge()
 
-    def add(self, sample: Sample) -> None:
-        """Count a group."""
-        self.now = sample.at
-        self.count += sample.elements
-        self.groups += 1
-        self.pauses += sample.pauses
-        self.seconds += max(sample.seconds, 1e-9)
-        self.cpu += sample.cpu
-        queued = min(sample.queued, 0.95 * sample.seconds)
-        self.queued += queued
-        self.best = min(self.best, (sample.seconds - queued) / sample.elements)
-
-    # one call at a time
+    # what was measured
 
     def look(self) -> None:
-        """Decide by the cost of single calls. Work that only the first one did, such as an import, does not count."""
+        """Measure single calls. Work that only the first one did, such as an import, does not count."""
+        period = Period()
         for sample in self.looked[1:] or self.looked:
-            self.add(sample)
-        self.rate = self.count / (self.seconds - self.queued)
-        self.about = f"a call takes {1e6 * self.best:.3g} us"
-        if self.best < CHEAP:
-            self.settle(Choice("inline", 1, f"{self.about}: cheapest so"))
-        elif self.waited:
-            self.about += " and waits"
-            self.widen(FIRST)
+            period.add(sample)
+        self.cost = period.cost
+        if self.cost.seconds < CHEAP:
+            self.settle(("inline", 1), "cheapest so")
         else:
-            self.try_cores()
+            self.paces["thread", 1], self.usual["thread", 1] = 1 / self.cost.seconds, self.cost.seconds
+            self.decide(self.period.waited > 0)
 
-    def try_cores(self) -> None:
-        """Have as many calls at once as there are cores."""
-        self.about += " and computes"
-        if not self.reader_waits:
-            self.settle_back(FED)
-        elif usable_cores() == 1:
-            self.settle_back("there is one core")
-        else:
-            choice = Choice("thread", usable_cores(), f"{self.about}: trying a thread for each core")
-            self.try_choice(choice, self.judge_cores)
+    def measure(self) -> None:
+        """Take note of the pace under the current choice, and of what a call costs."""
+        period, cost = self.period, self.period.cost
+        if self.choice.where == "thread":
+            self.cost = self.cost._replace(seconds=max(cost.cpu, min(self.cost.seconds, cost.seconds)), cpu=cost.cpu)
+        pace = period.count / period.passed / period.own
+        self.paces[self.choice.way] = min(pace, self.model.computed)
+        self.usual[self.choice.way] = period.each
 
-    # several
-
-    def widen(self, workers: int) -> None:
-        """Make so many waiting calls at once."""
-        self.before = self.choice
-        self.try_choice(Choice(self.waiting, workers, f"{self.about}: trying {workers} at once"), self.judge_spread)
-
-    def judge_spread(self) -> None:
-        """Make twice as many waiting calls at once, as long as that helps and the reader waits."""
-        if not self.reader_waits:
-            self.settle(self.choice._replace(why=f"{self.about}: {FED}"))
-        elif self.gain < GAIN and self.cores > COMPUTES:
-            self.about = self.about.removesuffix(" and waits")  # but for the interpreter lock, or just once
-            self.try_cores()
-        elif self.gain < GAIN:
-            self.settle_back(f"{self.choice.workers} at once are no faster")
-        elif self.choice.workers >= MOST:
-            self.settle(self.choice._replace(why=f"{self.about}: {MOST} is the most"))
-        elif self.cores > COMPUTES * usable_cores():
-            self.settle(self.choice._replace(why=f"{self.about}: all cores compute so"))
-        else:
-            self.rate = self.count / self.passed
-            self.widen(2 * self.choice.workers)
-
-    def judge_cores(self) -> None:
-        """See whether threads compute side by side."""
-        gain = f"{self.gain:.2f} times as fast"
-        if self.gain >= GAIN and self.waited and self.reader_waits and self.before.workers == 1:
-            self.about = f"{self.about.removesuffix(' and computes')} and waits"  # unlike the first few
-            self.rate = self.count / self.passed
-            self.widen(max(FIRST, 2 * self.choice.workers))
-        elif self.gain >= GAIN and not (
-            self.reader_waits and self.cores < FULL * self.choice.workers and self.may_leave
-        ):
-            self.settle(self.choice._replace(why=f"{self.about}: {gain} so"))
-        elif self.gain >= GAIN:
-            self.try_processes_too(gain)
-        elif not self.reader_waits:
-            self.settle_back(FED)
-        elif self.may_leave:
-            why = f"{self.about}, {gain} in threads: trying processes"
-            self.try_choice(Choice("process", usable_cores(), why), self.judge_processes)
-        else:
-            self.settle_back(f"{gain} in {self.choice.workers}")
+    def measure_again(self) -> None:
+        """Take note of the current pace. If it has become slower, the others would be slower too."""
+        before = self.paces[self.choice.way]
+        self.measure()
+        change = min(1.0, self.paces[self.choice.way] / before)
+        self.paces = {way: pace * (1 if way == self.choice.way else change) for way, pace in self.paces.items()}
 
     @property
-    def may_leave(self) -> bool:
-        """Whether calls may be made in processes, and that could be worth it."""
-        return self.processes and lock_is_held()
+    def misled(self) -> bool:
+        """Whether calls compute far less than the single ones did, which imported a module or compiled something."""
+        known = self.choice.where == "thread" and not self.repeated
+        return known and CHANGED * self.period.cpu < self.cost.cpu * self.period.count
 
-    def try_processes_too(self, gain: str) -> None:
-        """Hold processes against threads that get on side by side, if not quite."""
-        if self.now - self.begun < COMPARED:
-            return
-        self.before, self.rate = self.choice._replace(why=f"{self.about}: {gain} so"), self.count / self.passed
-        why = f"{self.about}, {gain} in threads: trying processes too"
-        self.try_choice(Choice("process", usable_cores(), why), self.judge_processes_too)
+    # what follows
 
-    def judge_processes_too(self) -> None:
-        """See whether processes are faster than threads."""
-        if self.now - self.begun < COMPARED:
-            return
-        if self.gain >= BETTER and self.reader_waits:
-            self.settle(self.choice._replace(why=f"{self.about}: {self.gain:.2f} times as fast as in threads so"))
+    def judge(self) -> None:
+        """Decide by what was measured under the current choice."""
+        self.since = self.since or self.period.now
+        if not self.period.starved:
+            self.keep()
+        elif self.complete:
+            self.watch()
+        elif self.misled:
+            self.repeated = True
+            self.forget()
         else:
-            self.settle(self.before)
+            self.measure()
+            self.decide(True)
 
-    def judge_processes(self) -> None:
-        """Check whether processes are worth their cost."""
-        gain = f"{self.gain:.2f} times as fast"
-        if self.gain >= GAIN or not self.reader_waits:
-            self.settle(self.choice._replace(why=f"{self.about}: {gain} so"))
+    def decide(self, starved: bool) -> None:
+        """Try the most promising choice, or settle on the best one."""
+        model = self.model
+        way = model.promising
+        self.complete = way is None
+        if way is None:
+            self.settle(model.best)
+        elif starved:
+            self.try_way(way)
         else:
-            self.settle_back(f"{gain} in processes")
+            self.settle(model.best, FED)
+
+    def keep(self) -> None:
+        """Stay, as the reader has enough; but leave the interpreter lock to it if it is in want of that."""
+        model, period = self.model, self.period
+        process: Way = ("process", usable_cores())
+        contended = self.settled and self.choice.where == "thread" and period.contended
+        untried = process in model.ways and process not in self.paces
+        if contended and untried and model.expected(process) * period.passed > period.count:
+            self.complete = False
+            self.settle(process, "leaves the interpreter lock to the reader")
+        elif not self.settled:
+            self.settle(self.choice.way, FED)
+        else:
+            self.period = Period(period.now)
+
+    def watch(self) -> None:
+        """Forget what was measured if calls have changed; after some time, try again what was slower than it should
+        be."""
+        period = self.period
+        lasted = period.now - self.since
+        usual = self.usual[self.choice.way]
+        if not usual / CHANGED <= period.each <= usual * CHANGED and lasted >= self.caution:
+            self.caution = min(2 * self.caution, LATEST)
+            self.repeated = False
+            self.forget()
+        elif lasted >= self.patience:
+            self.patience = min(2 * self.patience, MOST_PATIENCE)
+            self.since = period.now
+            self.measure_again()
+            for way in self.model.disappointing:
+                del self.paces[way]
+            self.decide(True)
+        else:
+            self.period = Period(period.now)
 
     def stay(self, choice: Choice, why: str) -> None:
         """Make calls as before, as there are no processes for this choice; another iterator may have found that."""
         with self.lock:
             self.processes = False
             if choice is self.choice:
-                self.settle_back(why)
+                self.complete = False
+                self.settle(self.model.best, why)
 
-    # in the end
+    def try_way(self, way: Way) -> None:
+        """Measure the pace under a choice."""
+        self.change(Choice(*way, f"{self.about}: trying {named(way)}"))
 
-    def settle_back(self, why: str) -> None:
-        self.settle(self.before._replace(why=f"{self.about}: {why}"))
-
-    def settle(self, choice: Choice) -> None:
-        self.since = 0.0
-        self.try_choice(choice, self.watch)
-
-    def watch(self) -> None:
-        """Try again when calls have changed, or when the reader waits and there are choices left to try."""
-        self.known = self.known or self.best
-        lasted = self.now - self.since
-        if (self.changed and lasted >= min(self.patience, PATIENCE)) or (self.may_try_more and lasted >= self.patience):
-            self.patience *= 2
-            self.reset_measurements()
-        else:
-            self.begin(self.now)
+    def settle(self, way: Way, why: str = "") -> None:
+        """Make calls in this way until something changes."""
+        self.change(Choice(*way, f"{self.about}: {why or self.model.measured}"), settled=True)
 
     @property
-    def changed(self) -> bool:
-        """Whether it is evident that something has: calls, or the reader."""
-        dearer = self.best > CHANGED * self.known
-        cheaper = CHANGED * self.seconds < self.known * self.count
-        return dearer or cheaper or (self.choice.why.endswith(FED) and self.waits > 0.9 * self.reads)
+    def fallback(self) -> Choice:
+        """The best choice without processes."""
+        return Choice(*self.model._replace(processes=False).best, self.about)
 
     @property
-    def may_try_more(self) -> bool:
-        """Whether the reader waits and more could be tried."""
-        return self.reader_waits and not self.choice.why.endswith(("so", "most"))
+    def about(self) -> str:
+        """What a call was found to cost."""
+        return "it is awaited" if self.waiting == "task" else self.cost.text

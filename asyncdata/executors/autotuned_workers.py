@@ -6,12 +6,12 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Executor
 from functools import partial
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from anyio import CapacityLimiter
 
 from asyncdata.errors import StageError
-from asyncdata.executors.autotune import Choice, Sample, Tuning
+from asyncdata.executors.autotune import Choice, Sample, Tuning, Usage
 from asyncdata.executors.function_call import INLINE_GROUP, ChunkSizer, Deadline
 from asyncdata.executors.group_work import Done, GroupWork
 from asyncdata.executors.process.pool import PoolHandle, pool_of
@@ -39,6 +39,10 @@ class InlineWorkers(Workers):
         group.work(self.work, self.pace)
         group.here = group.done = True
         finished(group)
+
+
+WATCHED: Final = 8
+"""Threads report what they use for one group in so many, once a choice is settled; before that for each."""
 
 
 class FixedChunkSizer(ChunkSizer):
@@ -98,7 +102,7 @@ class AutotunedWorkers(Workers):
         if isinstance(workers, ProcessWorkers) and not self.there(
             choice, workers
         ):  # in a fork, where others found it out
-            workers = self.made(choice := tuning.before)
+            workers = self.made(choice := tuning.fallback)
         self.change(choice, workers)
 
     @property
@@ -128,10 +132,15 @@ class AutotunedWorkers(Workers):
         made = ThreadWorkers if self.shared is None else SharedThreads
         workers = made(self.scope, choice.workers, work.attempt)
         workers.threads = workers.threads if self.shared is None else self.shared.threads
-        workers.watched = not self.tuning.settled
+        self.watch(workers)
         if self.tuning.alone:
             workers.pace = FixedChunkSizer(0.0)
         return workers
+
+    def watch(self, workers: Workers) -> None:
+        """Have threads report what they use as often as the tuner needs it."""
+        if isinstance(workers, ThreadWorkers):
+            workers.watched = WATCHED if self.tuning.settled else 1
 
     def submit(self, group: Group, finished: Callable[[Group], None]) -> None:
         choice = self.tuning.consider()
@@ -141,21 +150,27 @@ class AutotunedWorkers(Workers):
         self.current.submit(group, partial(self.done, self.choice, finished))
 
     def follow(self, choice: Choice) -> None:
-        """Replace the workers, unless it is only settled that they stay."""
+        """Replace the workers, unless only the reason is another one."""
         if self.coming is not None and self.coming[0] is not choice:
             self.coming = None  # another iterator of the dataset has found something else meanwhile
-        if choice[:2] == self.choice[:2] and self.tuning.settled and not isinstance(self.pace, FixedChunkSizer):
+        if self.goes_on(choice) and not self.tuning.alone:
             self.choice = choice
-            if isinstance(self.current, ThreadWorkers):
-                self.current.watched = False
+            self.watch(self.current)
             return
         workers = self.made(choice) if self.coming is None else self.coming[1]
-        if isinstance(workers, ProcessWorkers) and not self.there(choice, workers):
+        if not isinstance(workers, ProcessWorkers) or self.there(choice, workers):
+            self.coming = None
+        elif self.goes_on(choice := self.tuning.fallback):
             return
-        self.coming = None
+        else:
+            workers = self.made(choice)
         self.current.finish()
         self.retired.append(self.current)
         self.change(choice, workers)
+
+    def goes_on(self, choice: Choice) -> bool:
+        """Return whether a choice has the workers that there are."""
+        return choice.way == self.choice.way and not isinstance(self.pace, FixedChunkSizer)
 
     def there(self, choice: Choice, workers: ProcessWorkers) -> bool:
         """Return whether there are processes; until there are, and if there are none, calls are made elsewhere."""
@@ -170,17 +185,24 @@ class AutotunedWorkers(Workers):
 
     def done(self, choice: Choice, finished: Callable[[Group], None], group: Group) -> None:
         """Record the cost of a group; from any thread."""
-        at = time.perf_counter()
-        sample = Sample(group.count, group.seconds, group.cpu, group.queued, group.pauses, choice, at)
+        usage = Usage(group.queued, group.pauses, group.blocked) if group.asked else None
+        nbytes = weight_of(group) if self.tuning.alone and group.error is None else 0
+        sample = Sample(group.count, group.seconds, group.cpu, choice, time.perf_counter(), usage, nbytes)
         self.tuning.samples.append(sample)
         finished(group)
 
-    def read(self, waits: bool) -> None:
-        self.tuning.read(waits)
+    def read(self, waited: float) -> None:
+        self.tuning.read(waited)
 
     def stop(self) -> None:
         for workers in (*self.retired, self.current):
             workers.stop()
+
+
+def weight_of(group: Group) -> int:
+    """Return about how many bytes the elements of a group and their results have."""
+    count = len(group.result)
+    return group.what.weight * group.count + (group.result.weight * count if count else 0)
 
 
 def shared_calls(scope: Scope, work: GroupWork, tuning: Tuning) -> SharedCalls | None:

@@ -333,7 +333,9 @@ class InFlightWindow:
         """Wait for results."""
         begin = self.meter.clock.now()
         await self.reader.until(self.may_read)
-        self.meter.waited(self.meter.clock.now() - begin)
+        waited = self.meter.clock.now() - begin
+        self.meter.waited(waited)
+        self.workers.read(waited)
 
     async def until_space(self) -> None:
         """Wait until the input may be read on."""
@@ -343,9 +345,7 @@ class InFlightWindow:
 
     async def collect(self, limit: int) -> Block | None:
         """Return the results of groups that may be delivered now, until there are `limit`; `None` at the end."""
-        ready = self.may_read()
-        self.workers.read(not ready)
-        if not ready:
+        if not self.may_read():
             await self.until_ready()
         queue = self.groups if self.ordered else self.ready
         done: list[Block] = []

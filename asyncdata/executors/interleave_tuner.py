@@ -7,10 +7,14 @@ import time
 from collections import deque
 from typing import Final
 
-from asyncdata.executors.autotune import CHANGED, COMPUTES, PATIENCE, PERIOD, WATCH, Choice
+from asyncdata.executors.autotune import LATEST, PERIOD, WATCH, Choice
+from asyncdata.executors.autotune_model import COMPUTES
 from asyncdata.runtime.queue import BlockQueue
 
 __all__ = ("InterleaveTuner", "ReadLimiter", "ReadPermit")
+
+CHANGED: Final = 4.0
+"""How many times as slow or as fast reading must become before choices are tried again."""
 
 BETTER: Final = 1.05
 """How many times as fast one at a time must be to stay: all at once tolerates a slow source better."""
@@ -78,7 +82,7 @@ class InterleaveTuner:
     def watch(self, rate: float, waits: bool, now: float) -> None:
         """Try again when inputs begin to wait or to compute, or are much slower or faster, each time later."""
         changed = waits is not self.waits or not self.rate / CHANGED <= rate <= self.rate * CHANGED
-        patience = min(self.patience, PATIENCE) if self.choice.workers == 1 else self.patience
+        patience = min(self.patience, LATEST) if self.choice.workers == 1 else self.patience
         if changed and now - self.since >= patience:
             self.patience *= 2
             self.try_workers(self.most, "trying all at once")

@@ -22,6 +22,9 @@ __all__ = ("Group", "RemoteExecutor", "TaskWorkers", "ThreadWorkers", "Workers")
 
 THREAD_GROUP: Final = 5e-4
 
+PROBE: Final = 0.05
+"""Seconds from one measurement to the next of how long it takes to get the interpreter lock: up to 5 ms."""
+
 MANY: Final = 256
 MANY_SECONDS: Final = 0.02
 
@@ -34,6 +37,8 @@ class Group:
     """
 
     __slots__ = (
+        "asked",
+        "blocked",
         "count",
         "cpu",
         "done",
@@ -65,7 +70,9 @@ class Group:
         self.ended = 0.0  # when that was; in which thread, task or process
         self.lane = 0
         self.retries = 0  # how many calls were made again, if that was in another process
+        self.asked = False  # whether the system was asked for `queued` and for
         self.pauses = 0  # how often its thread gave up its core voluntarily
+        self.blocked = 0.0  # how many seconds its thread waited for the interpreter lock; 0 if that was not measured
 
     @property
     def given_up(self) -> bool:
@@ -111,8 +118,8 @@ class Workers:
         """Have a worker process `group`."""
         raise NotImplementedError
 
-    def read(self, waits: bool) -> None:
-        """Record that the reader requests results, and whether there are none yet."""
+    def read(self, waited: float) -> None:
+        """Record that the reader has requested results, and for how many seconds it waited for them."""
 
     def finish(self) -> None:
         """Release what is no longer needed when the groups submitted so far are done."""
@@ -137,10 +144,10 @@ class ThreadWorkers(Workers):
 
     Workers that take many elements at once get about a hundred, if these take no longer than 20 ms.
 
-    While they are `watched`, groups also report what they used.
+    While they are `watched`, one group in so many also reports what it used.
     """
 
-    watched = False
+    watched = 0
 
     def __init__(
         self, scope: Scope, count: int, work: Callable[[Block, Deadline], Done], many_at_once: bool = False
@@ -150,22 +157,37 @@ class ThreadWorkers(Workers):
         self.work = work
         self.count = count
         self.threads = ThreadPool(scope.owned.start, count, "asyncdata-map")
+        self.begun = 0  # how many groups were begun, about
+        self.probed = 0.0  # when it was measured last how long it takes to get the interpreter lock
 
     def submit(self, group: Group, finished: Callable[[Group], None]) -> None:
         def job() -> None:
             if self.late or group.recalled or self.is_stopped():
                 return
             RETRIED.set(self.retried)
-            before, computed = ThreadUsage.now() if self.watched else None, time.thread_time()
+            self.begun += 1
+            asked = self.watched and self.begun % self.watched == 0
+            if asked:
+                group.blocked = self.probe()
+            before, computed = ThreadUsage.now() if asked else None, time.thread_time()
             group.work(self.work, self.pace, self.is_stopped)
             self.late = self.in_order and group.given_up
             group.cpu = time.thread_time() - computed
             if before is not None:
-                group.cpu, group.queued, group.pauses = before.since(group.count)
+                group.asked, (group.cpu, group.queued, group.pauses) = True, before.since(group.count)
             group.done = True
             finished(group)
 
         self.threads.submit(job)
+
+    def probe(self) -> float:
+        """Give up the interpreter lock now and then, and return how many seconds it took to get it back."""
+        begin = time.perf_counter()
+        if begin - self.probed < PROBE:
+            return 0.0
+        self.probed = begin
+        time.sleep(0)
+        return time.perf_counter() - begin
 
     def is_stopped(self) -> bool:
         """Return whether no results are wanted any more."""

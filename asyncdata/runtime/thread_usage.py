@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
+import os
+import sys
 import time
 from typing import NamedTuple
 
@@ -9,6 +12,9 @@ try:
     from resource import RUSAGE_THREAD, getrusage
 except ImportError:  # only Linux reports it per thread
     getrusage = None
+
+C: ctypes.PyDLL | None = ctypes.PyDLL(None) if sys.platform.startswith("linux") else None
+"""The C library, whose functions are called with the interpreter lock held."""
 
 __all__ = ("ThreadUsage", "queued")
 
@@ -39,7 +45,18 @@ def queued(thread: int | None = None) -> float:
     does not report them."""
     where = "thread-self" if thread is None else f"self/task/{thread}"
     try:
-        with open(f"/proc/{where}/schedstat", "rb", buffering=0) as file:
-            return int(file.read().split()[1]) / 1e9
+        return int(read_held(f"/proc/{where}/schedstat").split()[1]) / 1e9
     except (OSError, IndexError):
         return 0.0
+
+
+def read_held(path: str) -> bytes:
+    """Read a small file of the kernel's without giving up the interpreter lock: beside a thread that computes in Python
+    it takes 5 ms to get it back."""
+    file = -1 if C is None else C.open(path.encode(), os.O_RDONLY | os.O_CLOEXEC)
+    if C is None or file < 0:
+        raise OSError(f"{path} cannot be opened")
+    buffer = ctypes.create_string_buffer(128)
+    count = C.read(file, buffer, len(buffer))
+    C.close(file)
+    return buffer.raw[: max(count, 0)]

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 import asyncdata as ad
 from asyncdata.executors import autotune, autotuned_workers
-from asyncdata.executors.autotune import Choice, Sample, Tuning
+from asyncdata.executors.autotune import Choice, Sample, Tuning, Usage
 from asyncdata.executors.process.pool import WorkerPool
 from tests.marks import first_by_default
 
@@ -90,7 +90,8 @@ def add_group(tuning: Tuning, function: Function, choice: Choice, now: float) ->
     queued = (function.crowd - 1) * group * function.cost * function.computing
     cpu = group * function.cost * function.computing
     pauses = 0 if function.computing == 1.0 and not function.lock else group
-    tuning.samples.append(Sample(group, took + queued, cpu, queued, pauses, choice, now + seconds))
+    usage = Usage(queued, pauses, 0.0)
+    tuning.samples.append(Sample(group, took + queued, cpu, choice, now + seconds, usage))
     return seconds
 
 
@@ -101,8 +102,9 @@ def drive(tuning: Tuning, clock: Any, function: Function, seconds: float, hungry
         choice = tuning.consider()
         if choice is not choices[-1]:
             choices.append(choice)
-        clock.now += add_group(tuning, function, choice, clock.now)
-        tuning.read(hungry)
+        took = add_group(tuning, function, choice, clock.now)
+        clock.now += took
+        tuning.read(took if hungry else 0.0)
     return choices
 
 
@@ -129,14 +131,14 @@ def test_calls_that_waited_for_the_lock_alone_are_seen_to_compute(clock: Any) ->
     choices = drive(tuning, clock, Function(6e-4, speedup=holds_the_lock, lock=1.0), 2)
     assert choices[1][:2] == ("thread", 8)
     assert tuning.choice[:2] == ("process", 2)
-    assert "and computes" in tuning.choice.why
+    assert "a call takes 1,200 us, 50% of it computing" in tuning.choice.why
 
 
 def test_there_are_no_more_threads_when_all_cores_compute(clock: Any) -> None:
     tuning = Tuning(processes=True)
     drive(tuning, clock, Function(1e-3, speedup=frees_the_lock, lock=1.0), 60)
     assert tuning.choice[:2] == ("thread", 8)
-    assert tuning.choice.why.endswith("all cores compute so")
+    assert max(workers for _, workers in tuning.paces) <= 16
 
 
 def test_calls_that_wait_after_the_first_few_get_many_threads(clock: Any) -> None:
@@ -176,20 +178,19 @@ def test_a_decoder_gets_a_thread_for_each_core(clock: Any) -> None:
     choices = drive(tuning, clock, Function(4e-3, speedup=frees_the_lock), 2)
     assert tuning.choice[:2] == ("thread", 2)
     assert all(choice.where != "process" for choice in choices)
-    assert "times as fast so" in tuning.choice.why
+    assert tuning.choice.why.endswith("elements/s: 250 in 1 thread, 475 in 2 threads")
 
 
 def test_a_decoder_that_holds_the_lock_now_and_then_gets_processes_where_they_are_faster(clock: Any) -> None:
-    """Threads that gain less than a core each are held against processes; if those are no faster, once and for all."""
+    """Threads that gain less than a core each are held against processes; if those are no faster, ever more seldom."""
     tuning = Tuning(processes=True)
     drive(tuning, clock, Function(4e-3, speedup=mostly_frees_it), 2)
     assert tuning.choice[:2] == ("process", 2)
-    assert tuning.choice.why.endswith("1.15 times as fast as in threads so")
+    assert tuning.choice.why.endswith("elements/s: 250 in 1 thread, 423 in 2 threads, 487 in 2 processes")
     for tuning, speedup in ((Tuning(), mostly_frees_it), (Tuning(processes=True), up_to_core_and_a_half)):
         choices = drive(tuning, clock, Function(4e-3, speedup=speedup), 300)
         assert tuning.choice[:2] == ("thread", 2)
-        assert [choice.where for choice in choices].count("process") == tuning.processes
-        assert tuning.choice.why.endswith("times as fast so")
+        assert [choice.where for choice in choices].count("process") in (range(1, 10) if tuning.processes else [0])
 
 
 def test_python_code_gets_processes_where_it_may(clock: Any) -> None:
@@ -276,7 +277,7 @@ class Samples(deque[Sample]):
 def test_two_iterators_of_one_dataset_may_look_at_the_same_samples() -> None:
     tuning = Tuning()
     tuning.samples = Samples(tuning.consider)
-    tuning.samples.append(Sample(1, 1e-3, 1e-3, 0.0, 0, tuning.choice, 1.0))
+    tuning.samples.append(Sample(1, 1e-3, 1e-3, tuning.choice, 1.0))
     (other,) = tuning.samples.others
     assert tuning.consider() is tuning.choice
     other.join()
@@ -391,7 +392,7 @@ class Decided(Tuning):
     def consider(self) -> Choice:
         choice = self.choice
         if self.alone:
-            self.try_choice(Choice("process", 3, "told so"), self.judge_processes)
+            self.change(Choice("process", 3, "told so"))
         return choice
 
 
@@ -429,7 +430,7 @@ def test_calls_stay_where_they_are_made_if_something_else_is_chosen_meanwhile(mo
     with ds.iterate() as elements:
         found = [next(elements) for _ in range(100)]
         pool = tuning.pool
-        tuning.settle(Choice("thread", 2, "another one found so"))
+        tuning.settle(("thread", 2), "another one found so")
         may_start.set()
         while not pool.pool.begun:
             found.append(next(elements))
@@ -539,4 +540,4 @@ def test_a_function_and_a_reader_that_change_for_ever_are_not_followed_for_ever(
     for _ in range(300):
         changes += len(drive(tuning, clock, Function(4e-3, speedup=alone), 1)) - 1
         changes += len(drive(tuning, clock, Function(4e-3, speedup=alone), 1, hungry=False)) - 1
-    assert changes < 40
+    assert changes < 60

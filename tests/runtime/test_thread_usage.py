@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import builtins
+import os
+import threading
 import time
-from typing import Any
 
 import pytest
 
@@ -31,8 +31,17 @@ def test_where_the_system_does_not_tell_each_call_has_paused(monkeypatch: pytest
 
 
 def test_where_the_system_does_not_tell_nothing_was_queued(monkeypatch: pytest.MonkeyPatch) -> None:
-    def missing(path: str, *_: Any, **__: Any) -> Any:
-        raise FileNotFoundError(path)
-
-    monkeypatch.setattr(builtins, "open", missing)
+    assert queued(1 << 30) == 0, "there is no such thread"
+    monkeypatch.setattr(thread_usage, "C", None)
     assert queued() == 0
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/thread-self/schedstat"), reason="the system does not tell")
+def test_it_is_what_the_kernel_tells() -> None:
+    def told() -> float:
+        with open("/proc/thread-self/schedstat") as file:
+            return int(file.read().split()[1]) / 1e9
+
+    before, found, after = told(), queued(), told()
+    assert before <= found <= after
+    assert before <= queued(threading.get_native_id())

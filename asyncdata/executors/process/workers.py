@@ -140,7 +140,7 @@ class PickledWorkers(Workers):
             raise UnreadableError(repr(error)) from error
         if isinstance(answer, RemoteError):
             raise answer.failure(None).error
-        group.seconds, group.queued = answer.seconds, answer.queued
+        group.seconds, group.queued, group.asked = answer.seconds, answer.queued, True
         group.ended, group.lane, group.retries = answer.ended, answer.worker, answer.retries
         group.count = reached(group.what, answer)
         self.pace.measured(group.count, answer.worked)

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 import asyncdata as ad
-from asyncdata.executors.autotune import Choice, Tuning
+from asyncdata.executors.autotune import Tuning
 from asyncdata.runtime.host_resources import usable_cores
 from tests.marks import first_by_default
 
@@ -89,7 +89,7 @@ def spread() -> None:
 def test_a_process_that_may_start_none_makes_calls_elsewhere_though_autotune_had_found_processes() -> None:
     tuning = SPREAD.plan.executor
     assert isinstance(tuning, Tuning)
-    tuning.settle(Choice("process", usable_cores(), "told so"))
+    tuning.settle(("process", usable_cores()), "told so")
     spread()
     assert ended(multiprocessing.get_context("fork").Process(target=spread, daemon=True)) == 0
 
