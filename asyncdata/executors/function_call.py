@@ -107,6 +107,11 @@ class Deadline(NamedTuple):
 
 ENDLESS: Final = Deadline(1 << 62, inf)
 
+READ_ONLY: Final = (
+    "the array is shared, with the source, a cache or other readers, or with other worker processes if the function "
+    "holds it: change a `.copy()` of it"
+)
+
 MOST_SHOWN: Final = 4
 """The most members of a batch that a message names."""
 
@@ -191,7 +196,10 @@ def noted(error: BaseException, label: str, ticket: Ticket, of_source: bool = Fa
 class Call:
     """A user's function, its name for messages, and the ways to run it over elements."""
 
-    __slots__ = ("fn", "gives", "is_async", "label", "name", "shown", "shrinks", "spread", "untouched", "waits")
+    __slots__ = (
+        *("__weakref__", "fn", "gives", "is_async", "label", "name"),
+        *("shown", "shrinks", "spread", "untouched", "waits"),
+    )
 
     keyed = False
     """Whether its result depends on the element's ticket."""
@@ -332,7 +340,7 @@ class Call:
         if isinstance(error, RuntimeError) and any(words in str(error) for words in OTHER_LOOP):
             annotate(error, CURRENT)
         if isinstance(error, ValueError) and "read-only" in str(error):
-            annotate(error, "the array is shared with the source, a cache or other readers: change a `.copy()` of it")
+            annotate(error, READ_ONLY)
         return failure
 
 

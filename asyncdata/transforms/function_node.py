@@ -14,7 +14,7 @@ from asyncdata.executors.function_call import Call, default_workers
 from asyncdata.executors.group_work import GroupWork
 from asyncdata.executors.inflight_window import ResultStatistics
 from asyncdata.executors.process.pool import PoolHandle
-from asyncdata.executors.process.workers import pickled
+from asyncdata.executors.process.workers import held_by
 from asyncdata.executors.scope import Scope
 from asyncdata.executors.workers import RemoteExecutor
 from asyncdata.graph.node import PHYSICAL, Unary, parallel_label
@@ -44,7 +44,7 @@ def tuning_for(call: Call, *, processes: bool) -> Tuning | None:
 def travels(call: Call) -> bool:
     """Return whether a function can be sent to a worker process."""
     try:
-        pickled(GroupWork((call,)))
+        held_by(GroupWork((call,)))
     except PlanError:
         return False
     return not call.is_async

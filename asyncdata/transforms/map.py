@@ -16,7 +16,7 @@ from asyncdata.executors.element_rng import Chance, Randomized, drawn_seed
 from asyncdata.executors.function_call import Call
 from asyncdata.executors.group_work import GroupWork
 from asyncdata.executors.process.pool import PoolHandle, pool_of
-from asyncdata.executors.process.workers import pickled
+from asyncdata.executors.process.workers import held_by
 from asyncdata.executors.retry import WORKERS_ALONE, is_interrupted
 from asyncdata.graph.node import PHYSICAL, REPLACEABLE, Node, OneForOne, check_arguments, check_count, check_integer
 from asyncdata.graph.stages import Apply
@@ -51,7 +51,7 @@ def workers_for(call: Call, calls: int | None, executor: Executor | str | int | 
     if executor == "inline":
         call.prompt()
     if executor == "process":
-        pickled(GroupWork((call,)))
+        held_by(GroupWork((call,)))
         return calls or AUTOTUNE, pool_of(usable_cores() if calls in (None, AUTOTUNE) else calls)
     if isinstance(executor, Executor):
         check_executor(executor)

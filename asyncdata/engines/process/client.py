@@ -5,7 +5,6 @@ from __future__ import annotations
 import atexit
 import itertools
 import os
-import pickle
 import threading
 import time
 import weakref
@@ -38,6 +37,7 @@ from asyncdata.engines.process.protocol import (
 from asyncdata.engines.process.remote_queue import GoneError, RemoteBlockQueue
 from asyncdata.engines.process.server import serve
 from asyncdata.errors import AsyncDataError, PlanError, StageError, unstarted
+from asyncdata.executors.process.held_data import HeldDataPickler
 from asyncdata.executors.process.imports import WithImports
 from asyncdata.executors.process.pool import ending, most_slots
 from asyncdata.executors.process.shm_arena import (
@@ -281,14 +281,12 @@ def sendable(plan: Node, slots: Slots) -> Message:
     for node in nodes_of(plan):
         if node.process_bound_reason is not None:
             raise PlanError(f"{node.label()} cannot run in another process: {node.process_bound_reason}, {ELSEWHERE}")
-    buffers: list[pickle.PickleBuffer] = []
     try:
-        head = pickled_by_value(WithImports(plan), buffers.append)
+        held = HeldDataPickler(functions=False).pickled(WithImports(plan))
     except Exception as error:
         raise PlanError(f"{culprit(plan)} cannot be sent to another process: {error}; {ADVICE}, {ELSEWHERE}") from error
-    raw = [buffer.raw() for buffer in buffers]
-    small = len(head) + sum(part.nbytes for part in raw) <= INLINE
-    return slots.send(head, raw) if raw or not small else head
+    raw = [memoryview(span.block()).cast("B") for span in held.spans]
+    return slots.send(held.head, raw) if raw or len(held.head) > INLINE else held.head
 
 
 def culprit(plan: Node) -> str:

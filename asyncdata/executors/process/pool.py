@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import itertools
+import logging
 import os
 import signal
 import threading
 import weakref
+from bisect import bisect_right
+from collections import deque
 from collections.abc import Callable, Generator
 from concurrent.futures import Future
 from concurrent.futures.process import BrokenProcessPool, ProcessPoolExecutor
@@ -16,18 +19,34 @@ from hashlib import blake2b
 from queue import SimpleQueue
 from typing import Any, Final, cast
 
+import numpy as np
+
 from asyncdata.errors import AsyncDataError, ClosedError, StageError, unstarted
+from asyncdata.executors.function_call import Call
+from asyncdata.executors.group_work import GroupWork
 from asyncdata.executors.process.heartbeat import NOTHING, Heartbeats
+from asyncdata.executors.process.held_data import HeldData, Span, merged
 from asyncdata.executors.process.imports import current_folder
 from asyncdata.executors.process.shared_memory import SharedMemory
 from asyncdata.executors.process.shm_arena import SlotReader, SlotReference, Slots
 from asyncdata.executors.process.spawn import Context, WorkerProcess, at_exit, preload
-from asyncdata.executors.process.worker import FunctionReference, TaskReply, TaskRequest, be_ready, do, prepare
+from asyncdata.executors.process.worker import (
+    MAX_FUNCTIONS,
+    FunctionReference,
+    TaskReply,
+    TaskRequest,
+    be_ready,
+    do,
+    prepare,
+)
+from asyncdata.memory.memcpy import copy
 from asyncdata.runtime import forks
 from asyncdata.runtime.host_resources import most_bytes
 from asyncdata.runtime.queue import AT_EXIT
 
 __all__ = ("PendingGroup", "PoolHandle", "WorkerPool", "end_pools", "ending", "most_slots", "pool_of")
+
+log = logging.getLogger("asyncdata")
 
 END_TIMEOUT: Final = 2.0
 MOST_UNPRODUCTIVE: Final = 3
@@ -76,12 +95,67 @@ def ending(code: int) -> str:
 class SharedFunction:
     """The work of a stage, pickled, in shared memory that is freed with the last reference to this."""
 
-    def __init__(self, name: bytes, pickled: bytes, folder: str) -> None:
-        segment = SharedMemory.create(len(pickled))
-        segment.map[:] = pickled
-        self.function = FunctionReference(name, segment.handle, segment.size, folder)
+    def __init__(self, name: bytes, head: bytes, table: bytes, folder: str, data: list[SharedData]) -> None:
+        segment = SharedMemory.create(len(head) + len(table))
+        segment.map[:] = head + table
+        places = tuple([(one.segment.handle, one.segment.size) for one in data])
+        self.function = FunctionReference(name, segment.handle, segment.size, folder, len(head), places)
+        self.data = data
         self.close = weakref.finalize(self, segment.close)
         self.close.atexit = False
+
+
+SERIALS: Final = itertools.count(1)
+
+
+class SharedData:
+    """A copy in shared memory of what functions hold; freed with the last function that holds it."""
+
+    def __init__(self, spans: list[Span]) -> None:
+        self.serial = next(SERIALS)  # as handles may be used again
+        self.places: dict[Span, int] = {}
+        end = 0
+        for span in spans:
+            self.places[span] = start = end + (span.address - end) % DATA_ALIGN
+            end = start + span.size
+        self.segment = SharedMemory.create(end)
+        for span, start in self.places.items():
+            copy(memoryview(self.segment.map)[start : start + span.size], memoryview(span.block()).cast("B"))
+        weakref.finalize(self, self.segment.close).atexit = False
+
+    def has(self, span: Span) -> bool:
+        """Return whether it has a copy of memory that has not changed since."""
+        start = self.places.get(span)
+        if start is None:
+            return False
+        ours, theirs = np.frombuffer(self.segment.map, np.uint8, span.size, start), span.bytes
+        parts = range(0, span.size, COMPARED)
+        return all(np.array_equal(ours[at : at + COMPARED], theirs[at : at + COMPARED]) for at in parts)
+
+
+DATA_ALIGN: Final = 64
+COMPARED: Final = 1 << 22
+"""Bytes that are compared at a time: the result of a comparison is as large as they are."""
+
+
+def table_of(spans: list[Span], whole: list[Span], found: list[SharedData], data: list[SharedData]) -> bytes:
+    """Return where each span is: in which of `data`, from which byte on, and how many."""
+    starts = [span.address for span in whole]
+    numbers = {one.serial: number for number, one in enumerate(data)}
+    rows: list[tuple[int, int, int]] = []
+    for span in spans:
+        place = bisect_right(starts, span.address) - 1
+        first = found[place].places[whole[place]]
+        rows.append((numbers[found[place].serial], first + span.address - starts[place], span.size))
+    return np.array(rows, np.int64).tobytes()
+
+
+def log_held(label: str, size: int, held: HeldData) -> None:
+    """Log how the large data that a function holds gets to the workers."""
+    parts = [f"{size / 1e6:,.1f} MB in shared memory, once for all workers"] if size else []
+    parts += [f"mapped by each worker: {', '.join(held.mapped)}"] if held.mapped else []
+    parts += [f"copied: {', '.join(held.copied)}"] if held.copied else []
+    log.info("%s holds large data: %s", label, "; ".join(parts))
 
 
 class WorkerPool:
@@ -100,6 +174,10 @@ class WorkerPool:
         self.attached = SlotReader()
         self.slots = Slots(most_slots())
         self.functions: weakref.WeakValueDictionary[bytes, SharedFunction] = weakref.WeakValueDictionary()
+        self.data: weakref.WeakSet[SharedData] = weakref.WeakSet()
+        self.holders: weakref.WeakKeyDictionary[Call, SharedFunction] = weakref.WeakKeyDictionary()
+        """Functions with data, which stay for further epochs, as long as their dataset does."""
+        self.released: deque[bytes] = deque(maxlen=MAX_FUNCTIONS)
         self.modules: set[str] = set()
         self.settled = 0
         self.unproductive = 0
@@ -119,13 +197,38 @@ class WorkerPool:
 
     # requests of stages
 
-    def function(self, pickled: bytes) -> SharedFunction:
+    def function(self, work: GroupWork, held: HeldData) -> SharedFunction:
         """Return the work of a stage as workers find it while the stage holds it."""
         folder = current_folder()
-        name = blake2b(pickled + os.fsencode(folder), digest_size=16).digest()
+        whole = merged(held.spans)
+        found = self.shared(whole)
+        data = list(dict.fromkeys(found))
+        table = table_of(held.spans, whole, found, data)
+        serials = repr([one.serial for one in data]).encode()
+        name = blake2b(held.head + table + serials + os.fsencode(folder), digest_size=16).digest()
         if (function := self.functions.get(name)) is None:
-            function = self.functions[name] = SharedFunction(name, pickled, folder)
+            function = self.functions[name] = SharedFunction(name, held.head, table, folder, data)
+            if data or held.mapped or held.copied:
+                log_held(work.label, sum(span.size for span in whole), held)
+            if data:
+                weakref.finalize(function, self.released.append, name).atexit = False
+        if data:
+            self.holders[work.calls[0]] = function
         return function
+
+    def shared(self, spans: list[Span]) -> list[SharedData]:
+        """Return which data has each span; those that nothing has yet are copied together."""
+        known = list(self.data)
+        found = {span: one for span in spans for one in known if one.has(span)}
+        others = [span for span in spans if span not in found]
+        if others:
+            self.data.add(made := SharedData(others))
+            found.update(dict.fromkeys(others, made))
+        return [found[span] for span in spans]
+
+    def released_names(self) -> tuple[bytes, ...]:
+        """Return the names of functions that workers should forget, with the data that they hold."""
+        return tuple([name for name in self.released if name not in self.functions])
 
     def submit(self, job: PendingGroup) -> None:
         """Have a job done; its `done` is called from another thread."""
@@ -341,6 +444,7 @@ class WorkerPool:
             self.reap()
         for function in list(self.functions.values()):
             function.close()
+        self.holders.clear()
         self.slots.close()
         if self.board is not None:
             self.board.close()

@@ -92,6 +92,15 @@ class SharedMemory:
             if last and not handle.startswith("/proc/"):
                 forget(handle)
 
+    @staticmethod
+    def attach_private(handle: str, size: int) -> mmap.mmap:
+        """Map another process's segment for reading; what is written there no other process sees."""
+        fd = os.open(handle, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0))
+        try:
+            return mmap.mmap(fd, size, access=mmap.ACCESS_COPY)
+        finally:
+            os.close(fd)
+
     def close(self) -> None:
         """Release it; mappings of other processes and of live views stay."""
         if self.fd < 0:

@@ -40,11 +40,15 @@ from asyncdata.runtime import forks
 
 __all__ = (
     "INLINE",
+    "PICKLED",
+    "ByValuePickler",
+    "CloudPickler",
     "Message",
     "SlotReader",
     "SlotReference",
     "SlotWriter",
     "Slots",
+    "address_of",
     "dump_by_value",
     "dumps",
     "is_passing",
@@ -277,6 +281,7 @@ class SlotWriter:
 
 
 def address_of(buffer: memoryview) -> int:
+    """Return the address of memory that is not empty."""
     return np.frombuffer(buffer, np.uint8).__array_interface__["data"][0]
 
 

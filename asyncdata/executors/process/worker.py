@@ -17,6 +17,8 @@ from functools import partial
 from multiprocessing.connection import wait
 from typing import Any, Final, NamedTuple, TypeVar
 
+import numpy as np
+
 from asyncdata.executors.function_call import ElementNote, ThreadPool
 from asyncdata.executors.group_work import GroupWork
 from asyncdata.executors.process.global_random import seed_process
@@ -48,20 +50,38 @@ MAX_FUNCTIONS: Final = 64
 
 
 class FunctionReference(NamedTuple):
-    """The place of a stage's pickled work, and the current folder of its calls; its `name` is a hash of both."""
+    """The place of a stage's pickled work, and the current folder of its calls; its `name` is a hash of both.
+
+    After the pickle, in its memory, is a table of the buffers with what it holds: each a place in one of `data`.
+    """
 
     name: bytes
     handle: str
     size: int
     folder: str
+    length: int
+    data: tuple[tuple[str, int], ...]
+
+    def load(self) -> GroupWork:
+        """Return the work; what it holds is mapped."""
+        memory = SharedMemory.attach(self.handle, self.size, last=False)
+        maps = [memoryview(SharedMemory.attach_private(handle, size)) for handle, size in self.data]
+        with memoryview(memory) as view:
+            table = np.frombuffer(view[self.length :], np.int64).reshape(-1, 3).tolist()
+            buffers = [maps[number][start : start + size] for number, start, size in table]
+            work: GroupWork = pickle.loads(view[: self.length], buffers=buffers)
+        memory.close()
+        return work
 
 
 class TaskRequest(NamedTuple):
-    """The request to a worker: the number of the group, the stage's work, and the task."""
+    """The request to a worker: the number of the group, the stage's work, the task, and the names of work with data
+    that was released."""
 
     group: int
     function: FunctionReference
     task: Message
+    released: tuple[bytes, ...] = ()
 
 
 class TaskReply(NamedTuple):
@@ -86,15 +106,15 @@ class WorkerState:
         self.functions: OrderedDict[bytes, GroupWork] = OrderedDict()
         self.folder = ""  # the current one, as far as it is known
 
-    def learn(self, function: FunctionReference) -> GroupWork:
+    def learn(self, function: FunctionReference, released: tuple[bytes, ...]) -> GroupWork:
         """Return the work of a stage, which is unpickled once. The current folder may have changed since the start."""
+        for name in released:
+            self.functions.pop(name, None)
         if function.folder != self.folder:
             os.chdir(function.folder)
             self.folder = function.folder
         if function.name not in self.functions:
-            memory = SharedMemory.attach(function.handle, function.size, last=False)
-            self.functions[function.name] = pickle.loads(memory)
-            memory.close()
+            self.functions[function.name] = function.load()
         self.functions.move_to_end(function.name)
         while len(self.functions) > MAX_FUNCTIONS:
             self.functions.popitem(last=False)
@@ -179,7 +199,7 @@ def do(order: TaskRequest) -> TaskReply:
 def made(order: TaskRequest, post: WorkerState, draft: SlotWriter) -> Message:
     """Do the work of a task and return its outcome as a payload; nothing of it stays here except what its functions
     hold."""
-    work = post.learn(order.function)
+    work = post.learn(order.function, order.released)
     task = opened(post, order.task)
     with giving(draft.allocate) if work.rows is None else nullcontext():  # else rows of batches are given
         mark, dropped = partial(post.board.write, order.group), partial(post.board.is_dropped, order.group)

@@ -10,11 +10,12 @@ from concurrent.futures import BrokenExecutor, Executor, Future
 from contextlib import suppress
 from functools import partial
 from threading import Semaphore
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from asyncdata.errors import PlanError, StageError
 from asyncdata.executors.function_call import ChunkSizer, noted
 from asyncdata.executors.group_work import GroupWork
+from asyncdata.executors.process.held_data import HeldData, HeldDataPickler
 from asyncdata.executors.process.imports import WithImports
 from asyncdata.executors.process.pool import PendingGroup, PoolHandle, SharedFunction, WorkerPool
 from asyncdata.executors.process.shm_arena import Message, dump_by_value, dumps, is_passing, pack, pickled_by_value
@@ -34,18 +35,31 @@ from asyncdata.executors.workers import Group, Workers
 from asyncdata.runtime import forks
 from asyncdata.runtime.block import Block, Failure
 
-__all__ = ("EXECUTORS", "ExecutorWorkers", "Finished", "PickledWorkers", "ProcessWorkers", "pickled")
+__all__ = ("EXECUTORS", "ExecutorWorkers", "Finished", "PickledWorkers", "ProcessWorkers", "held_by", "pickled")
 
 PROCESS_GROUP: Final = 16e-3
 INPUT_INLINE: Final = 1 << 16
 
 Finished = Callable[[Group], None]
 
+T = TypeVar("T")
+
 
 def pickled(work: GroupWork) -> bytes:
-    """Return a stage's functions as they travel; `PlanError` for one that cannot."""
+    """Return a stage's functions as they travel to any process; `PlanError` for one that cannot."""
+    return attempted(pickled_by_value, work)
+
+
+def held_by(work: GroupWork) -> HeldData:
+    """Return a stage's functions as they travel to a process of this machine, with the large data that they hold
+    apart; `PlanError` for one that cannot."""
+    return attempted(HeldDataPickler().pickled, work)
+
+
+def attempted(dump: Callable[[Any], T], work: GroupWork) -> T:
+    """Return pickled work."""
     try:
-        return pickled_by_value(WithImports(work))
+        return dump(WithImports(work))
     except Exception as error:
         raise PlanError(
             f"{work.label} cannot be sent to a worker process: {error}; a function is sent with its globals and its "
@@ -157,7 +171,7 @@ class ProcessWorkers(PickledWorkers):
         self.pool: WorkerPool = pool.pool
         for call in work.calls:
             self.pool.modules |= modules_of(call.fn)
-        self.function: SharedFunction = self.pool.function(pickled(work))
+        self.function: SharedFunction = self.pool.function(work, held_by(work))
         self.jobs: dict[Group, PendingGroup] = {}
 
     def begun(self) -> bool:
@@ -174,7 +188,7 @@ class ProcessWorkers(PickledWorkers):
     def order(self, group: Group, job: PendingGroup) -> TaskRequest:
         """Return the current request to a worker."""
         payload = self.payload(group, self.in_order, job.suspect, job.blamed)
-        return TaskRequest(job.number, self.function.function, payload)
+        return TaskRequest(job.number, self.function.function, payload, self.pool.released_names())
 
     def packed(self, task: Task) -> Message:
         return pack(task, self.pool.slots, INPUT_INLINE, dump=dump_by_value if self.by_value else dumps)
