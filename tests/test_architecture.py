@@ -68,7 +68,7 @@ LAYERS = (
     ("tee", "dataset_arguments"),
     ("dataset",),
     ("readers",),
-    ("experimental",),
+    ("experimental", "torch"),
     ("cli.pipeline_file",),
     ("cli",),
     ("testing", "demo"),

@@ -1,0 +1,189 @@
+"""DataLoader: the arguments of PyTorch's, on worker processes of this package, and a state that resumes exactly."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Generic, TypeVar
+
+from asyncdata.dataset import Dataset
+from asyncdata.errors import PlanError, ResumeError
+from asyncdata.iterator import DatasetIterator
+from asyncdata.observe.bottleneck import Bottleneck
+from asyncdata.observe.statistics import Statistics
+from asyncdata.torch.epoch import VERSION, Epoch, InlineEpoch, WorkerEpoch, position_from_json, state_before_first
+from asyncdata.torch.index_batches import is_within
+from asyncdata.torch.internals import Base, base_fields
+from asyncdata.torch.pinned_workers import PinnedExecutor
+from asyncdata.torch.worker_run import RunSetup, WorkerPosition
+
+__all__ = ("DataLoader",)
+
+T = TypeVar("T")
+
+
+class DataLoader(Base, Generic[T]):
+    """PyTorch's DataLoader: the same arguments and batches; and its position can be saved between any two of them.
+
+    With `num_workers=0` batches are made where the loop runs, when it asks for them. Else each worker is a process that
+    makes every n-th batch, and draws the random numbers that a worker of PyTorch's would draw. `device`, such as
+    `"cuda"`, copies batches there ahead of time. See docs/pytorch.md.
+
+    >>> from asyncdata.torch import DataLoader  # doctest: +SKIP
+    >>> loader = DataLoader(range(6), batch_size=2, shuffle=True)  # doctest: +SKIP
+    >>> for batch in loader:  # doctest: +SKIP
+    ...     state = loader.state_dict()
+    """
+
+    def __init__(
+        self,
+        dataset: Any,
+        batch_size: int | None = 1,
+        shuffle: bool | None = None,
+        sampler: Iterable[Any] | None = None,
+        batch_sampler: Iterable[Any] | None = None,
+        num_workers: int = 0,
+        collate_fn: Callable[[Any], T] | None = None,
+        pin_memory: bool = False,
+        drop_last: bool = False,
+        timeout: float = 0,
+        worker_init_fn: Callable[[int], object] | None = None,
+        multiprocessing_context: Any = None,
+        generator: Any = None,
+        *,
+        prefetch_factor: int | None = None,
+        persistent_workers: bool = False,
+        pin_memory_device: str = "",
+        in_order: bool = True,
+        device: Any = None,
+    ) -> None:
+        Base.__init__(
+            self,
+            dataset,
+            batch_size,
+            shuffle,
+            sampler,
+            batch_sampler,
+            num_workers,
+            collate_fn,
+            pin_memory,
+            drop_last,
+            timeout,
+            worker_init_fn,
+            multiprocessing_context,
+            generator,
+            prefetch_factor=prefetch_factor,
+            persistent_workers=persistent_workers,
+            pin_memory_device=pin_memory_device,
+            in_order=in_order,
+        )
+        self.device = device
+        self._executor: PinnedExecutor | None = None
+        self._setup: RunSetup | None = None  # of workers that stay
+        self._latest: Epoch[T] | None = None
+        self._loaded: Mapping[str, Any] | None = None
+
+    def __iter__(self) -> Epoch[T]:
+        """Begin the next epoch, or continue in that of a loaded state."""
+        number, loaded = self.epoch, self._loaded
+        if self.persistent_workers and isinstance(self._latest, WorkerEpoch):
+            self._latest.settle()
+        if loaded is not None:
+            self._setup = None
+        latest: Epoch[T] = (WorkerEpoch if self.num_workers else InlineEpoch)(self, number, loaded)
+        self._latest, self._loaded = latest, None
+        return latest
+
+    @property
+    def epoch(self) -> int:
+        """The number of the epoch that the next iteration begins, or in which a loaded state continues."""
+        if self._loaded is not None:
+            return self._loaded["epoch"] + self._loaded["ended"]
+        return 0 if self._latest is None else self._latest.epoch + 1
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the position as JSON values. The batch that the loop received last counts as trained."""
+        if self._loaded is not None:
+            return dict(self._loaded)
+        return state_before_first(self) if self._latest is None else self._latest.state_dict()
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Continue from a state with the next iteration; an empty one changes nothing."""
+        if not state_dict:
+            return
+        if state_dict.get("version") != VERSION:
+            raise ResumeError(f"load_state_dict needs what state_dict of a DataLoader returned, got {state_dict!r:.80}")
+        self._loaded = dict(state_dict)
+
+    @property
+    def pipeline(self) -> Dataset[Any] | None:
+        """The dataset that makes the batches in worker processes; `None` without workers, or before the first epoch."""
+        return None if self._latest is None else self._latest.dataset
+
+    def stats(self) -> Statistics:
+        """Return the statistics of the latest epoch so far: see `DatasetIterator.stats`."""
+        return self._measured().stats()
+
+    def bottleneck(self) -> Bottleneck:
+        """Return which step limits the latest epoch, and what to do: print it."""
+        return self._measured().bottleneck()
+
+    def _measured(self) -> DatasetIterator[Any]:
+        """Return the iterator of the latest epoch's pipeline."""
+        if not isinstance(self._latest, WorkerEpoch):
+            raise PlanError("there is nothing to measure before the first batch, or with num_workers=0")
+        return self._latest.batches
+
+    # for epochs
+
+    @property
+    def kind(self) -> int:
+        """PyTorch's number for map-style or iterable datasets."""
+        return base_fields(self)[0]
+
+    def kept_seed(self, saved: Mapping[str, Any] | None) -> int | None:
+        """Return the seed of workers that stay, `None` if the next epoch draws one."""
+        if saved is None:
+            return None if self._setup is None or not self.persistent_workers else self._setup.base_seed
+        if is_within(saved):
+            return None if saved["drew"] else saved["seed"]
+        return saved["seed"] if self.persistent_workers and saved["begun"] else None
+
+    @property
+    def index_sampler(self) -> Any:
+        """What gives the indices that are read at a time."""
+        return base_fields(self)[1]
+
+    @property
+    def auto_collation(self) -> bool:
+        """Whether a batch is made of several elements."""
+        return self.batch_sampler is not None
+
+    def setup(self, seed: int) -> RunSetup:
+        """Return what workers need: the same one for all epochs if they are persistent."""
+        if not self.persistent_workers:
+            return RunSetup(self, seed)
+        if self._setup is None:
+            self._setup = RunSetup(self, seed)
+        return self._setup
+
+    def positions_of_workers(self) -> list[WorkerPosition]:
+        """Return the positions of the workers at the start of an epoch: those that stay go on drawing numbers."""
+        before, saved = self._latest, self._loaded
+        if not self.persistent_workers:
+            return [WorkerPosition()] * self.num_workers
+        if saved is None:
+            ended = before.made if isinstance(before, WorkerEpoch) else []
+        else:
+            ended = [position_from_json(one) for one in saved["positions"]] if saved["ended"] else []
+        return [WorkerPosition(0, one.states) for one in ended] or [WorkerPosition()] * self.num_workers
+
+    def executor(self) -> PinnedExecutor:
+        """Return the worker processes; other loaders use the same ones, unless these are set up by the user."""
+        if self._executor is None:
+            own = self.persistent_workers or self.worker_init_fn is not None
+            self._executor = PinnedExecutor(self.num_workers, self.timeout, own)
+        return self._executor
+
+    def finished(self, data: Any) -> Any:
+        """Return a batch as the loop gets it."""
+        return data

@@ -1,0 +1,121 @@
+"""IndexBatches: the indices of an epoch's batches, drawn as PyTorch draws them, and drawn again to resume."""
+
+from __future__ import annotations
+
+import marshal
+from collections.abc import Iterator, Mapping
+from typing import Any
+from zlib import crc32
+
+from asyncdata.errors import ResumeError
+from asyncdata.runtime.state_values import from_json_value, to_json_value
+from asyncdata.torch.generators import generators_of, restore, snapshot
+from asyncdata.torch.internals import torch
+from asyncdata.torch.worker_run import is_stateful
+
+__all__ = ("IndexBatches", "is_within", "unread")
+
+
+class IndexBatches:
+    """The batches of a sampler, one after the other; how many were taken, and a checksum of them.
+
+    PyTorch iterates the sampler, then draws the workers' seed, and with workers iterates the sampler again.
+    """
+
+    def __init__(self, loader: Any, seed: int | None, saved: Mapping[str, Any] | None) -> None:
+        self.sampler = loader.index_sampler
+        self.generators = generators_of(self.sampler, loader.generator)
+        self.taken = self.digest = 0
+        self.exhausted = False
+        if saved is not None:
+            self.load(saved)
+        self.start = snapshot(self.generators)
+        self.sampler_start = sampler_state(self.sampler)
+        self.seed = seed if seed is not None else 0
+        """The seed of the workers, the given one if they stay."""
+        self.drew = seed is None
+        if seed is None:
+            self.batches: Iterator[Any] = iter(self.sampler)
+            drawn = torch.empty((), dtype=torch.int64).random_(generator=loader.generator)
+            self.seed = int(drawn.item())
+        if seed is not None or loader.num_workers:
+            self.batches = iter(self.sampler)
+
+    def load(self, saved: Mapping[str, Any]) -> None:
+        """Set generators and sampler to their states at the start of the epoch that a state is in, or else to those
+        when it was saved."""
+        if saved["sampler"] is not None:
+            self.sampler.load_state_dict(from_json_value(saved["sampler"]))
+        place = 0 if is_within(saved) else -1
+        restore(self.generators, {name: both[place] for name, both in saved["generators"].items()})
+
+    def __next__(self) -> Any:
+        try:
+            index = next(self.batches)
+        except StopIteration:
+            self.exhausted = True
+            raise
+        self.taken += 1
+        self.digest = crc32(as_bytes(index), self.digest)
+        return index
+
+    def take_again(self, saved: Mapping[str, Any], keep: set[int]) -> dict[int, Any]:
+        """Take the batches that were taken when a state was saved; return those with the numbers to keep."""
+        kept: dict[int, Any] = {}
+        for number in range(saved["taken"]):
+            index = next(self, None)
+            if number in keep:
+                kept[number] = index
+        if saved["exhausted"]:
+            next(self, None)
+        if self.digest != saved["digest"] or self.taken != saved["taken"] or self.exhausted != saved["exhausted"]:
+            raise ResumeError(
+                f"the sampler {type(self.sampler).__name__} does not give again the batches that it had given when the "
+                "state was saved: the dataset or an argument has changed, set_epoch was given another number, or it "
+                "draws from something that the state does not hold; give it a generator= of its own, or state_dict and "
+                "load_state_dict"
+            )
+        restore(self.generators, {name: both[-1] for name, both in saved["generators"].items()})
+        return kept
+
+    def state(self, ended: bool) -> dict[str, Any]:
+        """Return what `take_again` needs, or what the next epoch needs if this one has ended."""
+        now = snapshot(self.generators)
+        both = {
+            name: [now[name]] if ended or now[name] == self.start[name] else [self.start[name], now[name]]
+            for name in now
+        }
+        return {
+            "generators": both,
+            "sampler": sampler_state(self.sampler) if ended else self.sampler_start,
+            "seed": self.seed,
+            "drew": self.drew,
+            "taken": self.taken,
+            "digest": self.digest,
+            "exhausted": self.exhausted,
+        }
+
+
+def is_within(saved: Mapping[str, Any]) -> bool:
+    """Return whether a state is within an epoch."""
+    return saved["begun"] and not saved["ended"]
+
+
+def sampler_state(sampler: Any) -> Any:
+    """Return the state of a sampler that has one, as JSON values."""
+    return to_json_value(sampler.state_dict()) if is_stateful(sampler) else None
+
+
+def unread(loader: Any) -> dict[str, Any]:
+    """Return the states from which the first epoch begins."""
+    sampler = loader.index_sampler
+    states = snapshot(generators_of(sampler, loader.generator))
+    return {"generators": {name: [state] for name, state in states.items()}, "sampler": sampler_state(sampler)}
+
+
+def as_bytes(index: Any) -> bytes:
+    """Return indices as bytes, the same for the same ones."""
+    try:
+        return marshal.dumps(index, 2)
+    except ValueError:  # a tensor, say
+        return repr(index).encode()

@@ -1,0 +1,347 @@
+"""WorkerRun: what a worker process does for a loader: it seeds its generators, and reads batches of the dataset."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable
+from itertools import count as counting
+from typing import Any, Final, NamedTuple, cast
+from weakref import WeakSet
+from zlib import crc32
+
+import numpy as np
+import numpy.typing as npt
+
+from asyncdata.errors import ResumeError
+from asyncdata.executors.process.task import RemoteError
+from asyncdata.runtime.state_values import from_json_value, to_json_value
+from asyncdata.torch.generators import GlobalStates, global_states, mark_of_globals, set_global_states
+from asyncdata.torch.internals import is_iterable, make_fetcher, numpy_seed, set_worker_info, torch, worker_info
+
+__all__ = (
+    "ENDED",
+    "BatchReply",
+    "BatchRequest",
+    "RunSetup",
+    "WorkerPosition",
+    "arrived",
+    "digest_of",
+    "fetcher_of",
+    "is_stateful",
+    "read_again",
+    "stream_state",
+)
+
+ENDED: Final = object()
+"""What stands in place of a batch where an iterable dataset has ended."""
+
+
+class WorkerPosition(NamedTuple):
+    """How far a worker is: how many batches it has made in this epoch, and what it needs to continue from there."""
+
+    turn: int = 0
+    states: GlobalStates | None = None
+    """The global generators, if anything was drawn from them since the worker was seeded."""
+    start: GlobalStates | None = None
+    """The same at the start of the epoch, for an iterable dataset that must be read again."""
+    stream: str | None = None
+    """The state of a `Stateful` dataset, as JSON."""
+    digest: int = 0
+    """A checksum of the last batch of an iterable dataset."""
+
+
+class BatchRequest:
+    """A batch to make: its number in the epoch, the worker, how many batches the worker made before, and the indices.
+
+    `made` are the positions of all workers as far as they are known. When a request is sent it takes along that of its
+    worker, for one that has to start again; and which runs are still read, so that the worker can drop the others.
+    """
+
+    __slots__ = ("index", "iteration", "live", "made", "number", "turn", "worker")
+
+    def __init__(
+        self,
+        number: int,
+        worker: int,
+        turn: int,
+        iteration: int,
+        index: Any,
+        made: Any,
+        live: tuple[list[int], int] = ([], 0),
+    ) -> None:
+        self.number = number
+        self.worker = worker
+        self.turn = turn
+        self.iteration = iteration
+        self.index = index
+        self.made: list[WorkerPosition] = made
+        self.live = live
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        known = {self.worker: self.made[self.worker]}
+        return BatchRequest, (self.number, self.worker, self.turn, self.iteration, self.index, known, live_runs())
+
+    @property
+    def known(self) -> WorkerPosition:
+        """The last position of the worker that is known."""
+        return self.made[self.worker]
+
+
+class BatchReply:
+    """A batch or an error, and the position of the worker behind it. Opaque, so that the batch travels as it is."""
+
+    __slots__ = ("data", "ended", "error", "number", "position", "worker")
+
+    def __init__(
+        self,
+        data: Any,
+        ended: bool,
+        error: RemoteError | None,
+        number: int,
+        worker: int,
+        position: WorkerPosition,
+    ) -> None:
+        self.data = data
+        self.ended = ended
+        """Whether the worker's iterable dataset has ended, and there is no batch."""
+        self.number = number
+        self.worker = worker
+        self.position = position
+        self.error = error
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return BatchReply, (self.data, self.ended, self.error, self.number, self.worker, self.position)
+
+
+class RunSetup:
+    """What the workers of a loader need for one epoch, or for all of them if they are persistent."""
+
+    __name__ = "fetch_batch"
+
+    def __init__(self, loader: Any, base_seed: int, number: int | None = None) -> None:
+        self.dataset = loader.dataset
+        self.kind: int = loader.kind
+        self.auto_collation: bool = loader.auto_collation
+        self.collate_fn: Callable[[Any], Any] = loader.collate_fn
+        self.drop_last: bool = loader.drop_last
+        self.worker_init_fn: Callable[[int], object] | None = loader.worker_init_fn
+        self.num_workers: int = loader.num_workers
+        self.base_seed = base_seed
+        self.number = number
+        if number is None:
+            self.number = NEWEST[0] = next(NUMBERS)
+            LIVE.add(self)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return arrived, (self.__dict__,)
+
+    def __call__(self, request: BatchRequest) -> BatchReply:
+        """Make a batch: in the worker, where a `RunInWorker` is in its place."""
+        raise NotImplementedError
+
+
+NUMBERS: Final = counting(1)
+NEWEST: Final = [0]
+LIVE: Final[WeakSet[RunSetup]] = WeakSet()
+"""The runs of this process that are still read."""
+
+
+def live_runs() -> tuple[list[int], int]:
+    """Return the numbers of the runs that are still read, and the newest number: later runs are not among them."""
+    newest = NEWEST[0]
+    return [setup.number or 0 for setup in [*LIVE]], newest
+
+
+class RunInWorker:
+    """Calls a run by its number: functions are kept longer than runs, so this holds no dataset."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def __call__(self, request: BatchRequest) -> BatchReply:
+        live, newest = request.live
+        for number in [number for number in RUNS if number <= newest and number not in live]:
+            del RUNS[number]
+        return RUNS[self.number].fetch(request)
+
+
+RUNS: Final[dict[int, WorkerRun]] = {}
+
+ACTIVE: Final[list[WorkerRun]] = []
+"""The run whose generators are the global ones."""
+
+
+def arrived(fields: dict[str, Any]) -> RunInWorker:
+    """Keep the setup of a run that has come to this process."""
+    setup = object.__new__(RunSetup)
+    setup.__dict__.update(fields)
+    number = fields["number"]
+    RUNS[number] = WorkerRun(setup)
+    return RunInWorker(number)
+
+
+class WorkerRun:
+    """A run in a worker: a copy of the dataset, and the worker's own random numbers, as in a worker of PyTorch's."""
+
+    def __init__(self, setup: RunSetup) -> None:
+        self.setup = setup
+        self.begun = False
+        self.iteration = -1
+        self.turn = 0
+        self.fetcher: Any = None
+        self.info: Any = None
+        self.states: GlobalStates | None = None
+        self.start: GlobalStates | None = None
+        self.drawn = False
+        """Whether the global generators were drawn from since they were seeded."""
+        self.digest = 0
+
+    def fetch(self, request: BatchRequest) -> BatchReply:
+        """Return a batch or its error, and the position behind it."""
+        self.activate()
+        if not self.begun:
+            self.begin(request.worker)
+        if request.iteration != self.iteration:
+            self.begin_iteration(request)
+        if request.turn != self.turn:
+            raise ResumeError(
+                f"the worker process {request.worker} of this loader has ended and cannot continue where it was: save "
+                "states more often, or find out why it ended (see the log of the system for want of memory)"
+            )
+        self.turn += 1
+        data, failed = None, None
+        try:
+            data = self.batch(request.index)
+        except Exception as error:  # noqa: BLE001  it travels
+            failed = RemoteError.of(error)
+        self.drawn = self.drawn or self.mark() != self.before
+        states = global_states() if self.drawn else None
+        position = WorkerPosition(self.turn, states, self.start, stream_state(self.fetcher), self.digest)
+        ended = data is ENDED
+        return BatchReply(None if ended else data, ended, failed, request.number, request.worker, position)
+
+    def activate(self) -> None:
+        """Make the generators of this run the global ones."""
+        if ACTIVE and ACTIVE[0] is self:
+            return
+        if ACTIVE:
+            ACTIVE[0].states = global_states()
+        ACTIVE[:] = [self]
+        if self.states is not None:
+            set_global_states(self.states)
+        set_worker_info(self.info)
+
+    def begin(self, worker: int) -> None:
+        """Seed the generators, and call `worker_init_fn`."""
+        setup = self.setup
+        seed = setup.base_seed + worker
+        torch.set_num_threads(1)
+        random.seed(seed)
+        torch.manual_seed(seed)
+        np.random.seed(numpy_seed(setup.base_seed, worker))
+        self.info = worker_info(worker, setup.num_workers, seed, setup.dataset)
+        set_worker_info(self.info)
+        if setup.worker_init_fn is not None:
+            setup.worker_init_fn(worker)
+        self.seeded, self.mark = global_states(), mark_of_globals()
+        self.before = self.mark()
+        self.begun = True
+
+    def begin_iteration(self, request: BatchRequest) -> None:
+        """Begin to read the dataset, or continue behind the known position."""
+        known, setup = request.known, self.setup
+        again = known.turn == request.turn and known.turn > 0
+        self.set_generators(known.start if again else known.states)
+        self.start = global_states() if self.drawn and is_iterable(setup.kind) else None
+        self.fetcher = fetcher_of(setup, known.stream if again else None)
+        self.turn = self.digest = 0
+        if again:
+            if is_iterable(setup.kind) and known.stream is None:
+                read_again(self.fetcher, request.index, known)
+            self.turn, self.digest = known.turn, known.digest
+            self.set_generators(known.states)
+        self.iteration = request.iteration
+
+    def set_generators(self, states: GlobalStates | None) -> None:
+        """Set the global generators, without states to what they were when the worker was seeded."""
+        set_global_states(self.seeded if states is None else states)
+        self.drawn = states is not None
+
+    def batch(self, index: Any) -> Any:
+        """Return the next batch, `ENDED` at the end of an iterable dataset."""
+        try:
+            data = self.fetcher.fetch(index)
+        except StopIteration:
+            if not is_iterable(self.setup.kind):
+                raise
+            return ENDED
+        if is_iterable(self.setup.kind):
+            self.digest = digest_of(data)
+        return data
+
+
+def fetcher_of(loader: Any, stream: str | None = None) -> Any:
+    """Return PyTorch's reader of a dataset; one that is `Stateful` continues from its state.
+
+    As torchdata does: the dataset gets its state before it is iterated, an iterator gets its own behind that.
+    """
+    states: dict[str, Any] = {} if stream is None else from_json_value(json.loads(stream))
+    if "dataset" in states:
+        loader.dataset.load_state_dict(states["dataset"])
+    made = make_fetcher(loader)
+    if "iterator" in states:
+        made.dataset_iter.load_state_dict(states["iterator"])
+    return made
+
+
+def read_again(fetcher: Any, index: Any, known: WorkerPosition) -> None:
+    """Read an iterable dataset up to a position, and compare the last batch."""
+    found = 0
+    for _ in range(known.turn):
+        found = digest_of(fetcher.fetch(index))
+    if found != known.digest:
+        raise ResumeError(
+            "the iterable dataset gives other elements when it is read again, so the loader cannot resume within this "
+            "epoch: give the dataset state_dict and load_state_dict, or a seed of its own"
+        )
+
+
+def stream_state(fetcher: Any) -> str | None:
+    """Return the states of a dataset and its iterator as JSON; `None` if they have none."""
+    iterator = getattr(fetcher, "dataset_iter", None)
+    found: dict[str, Any] = {}
+    if iterator is not fetcher.dataset and is_stateful(fetcher.dataset):
+        found["dataset"] = fetcher.dataset.state_dict()
+    if is_stateful(iterator):
+        found["iterator"] = iterator.state_dict()  # pyright: ignore[reportOptionalMemberAccess]
+    return json.dumps(to_json_value(found)) if found else None
+
+
+def is_stateful(value: object) -> bool:
+    """Return whether an object has a state, as torchdata asks."""
+    return callable(getattr(value, "state_dict", None)) and callable(getattr(value, "load_state_dict", None))
+
+
+SAMPLED: Final = 64
+"""So many numbers of each tensor of a batch count for its digest."""
+
+
+def digest_of(data: Any) -> int:
+    """Return a checksum of a batch: of its structure, and of some numbers of each tensor."""
+    return crc32(repr(sample_of(data)).encode())
+
+
+def sample_of(data: Any) -> Any:
+    """Return the part of a batch that counts."""
+    if isinstance(data, torch.Tensor):
+        flat: Any = data.detach().reshape(-1)
+        return str(data.dtype), tuple(data.shape), flat[:: max(1, len(flat) // SAMPLED)].tolist()
+    if isinstance(data, np.ndarray):
+        array = cast("npt.NDArray[Any]", data)
+        return str(array.dtype), array.shape, array.reshape(-1)[:: max(1, array.size // SAMPLED)].tolist()
+    if isinstance(data, dict):
+        return [(key, sample_of(value)) for key, value in cast("dict[Any, Any]", data).items()]
+    if isinstance(data, (list, tuple)):
+        return [sample_of(value) for value in cast("list[Any]", data)]
+    return data if data is None or isinstance(data, (str, bytes, int, float)) else type(data).__name__

@@ -1,0 +1,130 @@
+"""Datasets and samplers for loaders, which draw random numbers in all the ways that users' ones do."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch.utils.data import Dataset, IterableDataset, Sampler, get_worker_info
+
+
+class Sample(NamedTuple):
+    """A sample of a map-style dataset."""
+
+    number: int
+    noise: torch.Tensor
+    text: str
+
+
+class Numbers(Dataset[int]):
+    """The integers below a number."""
+
+    def __init__(self, count: int = 11) -> None:
+        self.count = count
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __getitem__(self, index: int) -> int:
+        return index
+
+
+class Noisy(Numbers):
+    """Samples with random numbers of torch, Python and NumPy in a nested structure."""
+
+    def __getitem__(self, index: int) -> Any:
+        noise = [random.random(), np.random.rand()]
+        return Sample(index, torch.rand(2), f"text {index}"), {"noise": noise, "array": np.full(3, index)}
+
+
+class Batched(Noisy):
+    """A dataset that reads a batch at once."""
+
+    def __getitems__(self, indices: list[int]) -> list[Any]:
+        return [(index, torch.rand(1)) for index in indices]
+
+
+class Stream(IterableDataset[Any]):
+    """An iterable dataset that divides itself among workers, and draws random numbers."""
+
+    count = 13
+
+    def share(self) -> range:
+        worker = get_worker_info()
+        return range(self.count) if worker is None else range(worker.id, self.count, worker.num_workers)
+
+    def __iter__(self) -> Iterator[Any]:
+        for number in self.share():
+            yield number, torch.rand(1)
+
+
+class StatefulStream(Stream):
+    """The same as an iterator with a state, which begins anew in `__iter__`, as torchdata's examples do."""
+
+    def __iter__(self) -> Iterator[Any]:
+        self.place = torch.tensor(0)
+        return self
+
+    def __next__(self) -> Any:
+        if self.place >= len(self.share()):
+            raise StopIteration
+        self.place = self.place + 1
+        return self.share()[int(self.place) - 1], torch.rand(1)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"place": self.place}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.place = state["place"]
+
+
+class Restless(Stream):
+    """An iterable dataset that gives other elements whenever it is read."""
+
+    def __iter__(self) -> Iterator[Any]:
+        random_numbers = np.random.default_rng()
+        for _ in self.share():
+            yield random_numbers.random()
+
+
+class LazySampler(Sampler[int]):
+    """Draws each index from Python's global generator when it is asked for."""
+
+    def __init__(self, count: int = 11) -> None:
+        self.count = count
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __iter__(self) -> Iterator[int]:
+        for _ in range(self.count):
+            yield random.randrange(self.count)
+
+
+class EagerSampler(LazySampler):
+    """Draws all indices from NumPy's global generator in `__iter__`."""
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(np.random.permutation(self.count).tolist())
+
+
+class HiddenSampler(LazySampler):
+    """Draws from the system, which no state can hold."""
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(random.SystemRandom().sample(range(self.count), self.count))
+
+
+def seed(number: int = 3) -> None:
+    torch.manual_seed(number)
+    random.seed(number)
+    np.random.seed(number)
+
+
+def fail_on_seven(samples: list[int]) -> list[int]:
+    if 7 in samples:
+        raise KeyError(7)
+    return samples

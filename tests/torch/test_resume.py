@@ -1,0 +1,171 @@
+"""A loader resumes at the batch: in any epoch, with any sampler; and where it cannot, it says so."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch.utils.data import BatchSampler, RandomSampler, SequentialSampler, SubsetRandomSampler, WeightedRandomSampler
+from torch.utils.data.distributed import DistributedSampler
+
+import asyncdata as ad
+from asyncdata.torch import DataLoader
+from asyncdata.torch.pinned_workers import PinnedExecutor
+from tests.marks import first_by_default
+from tests.torch.datasets import (
+    EagerSampler,
+    HiddenSampler,
+    LazySampler,
+    Noisy,
+    Numbers,
+    Restless,
+    StatefulStream,
+    Stream,
+    seed,
+)
+
+pytestmark = pytest.mark.torch
+
+
+@pytest.fixture(autouse=True, scope="module")
+def processes() -> PinnedExecutor:
+    """Keep the workers that loaders share from one test to the next."""
+    return PinnedExecutor(2, 0, own=False)
+
+
+def generator() -> torch.Generator:
+    return torch.Generator().manual_seed(5)
+
+
+SAMPLERS: dict[str, Callable[[], Any]] = {
+    "SequentialSampler": lambda: SequentialSampler(range(11)),
+    "RandomSampler": lambda: RandomSampler(range(11)),
+    "RandomSampler, generator": lambda: RandomSampler(range(11), generator=generator()),
+    "RandomSampler, replacement": lambda: RandomSampler(range(11), True, generator=generator()),
+    "RandomSampler, num_samples": lambda: RandomSampler(range(11), num_samples=29, generator=generator()),
+    "SubsetRandomSampler": lambda: SubsetRandomSampler(range(3, 11)),
+    "SubsetRandomSampler, generator": lambda: SubsetRandomSampler(range(3, 11), generator=generator()),
+    "WeightedRandomSampler": lambda: WeightedRandomSampler([1.0, 2.0, 3.0] * 3, 9),
+    "WeightedRandomSampler, generator": lambda: WeightedRandomSampler([1.0, 2.0] * 5, 9, generator=generator()),
+    "DistributedSampler": lambda: DistributedSampler(range(11), 2, 0),
+    "EagerSampler": EagerSampler,
+}
+
+
+def saved(loader: DataLoader[Any]) -> Any:
+    """The state as it comes back from a file."""
+    return json.loads(json.dumps(loader.state_dict()))
+
+
+def check_every_step(make: Callable[[], DataLoader[Any]], step: int = 1) -> None:
+    """Resume from the states before, between and after all batches of two epochs."""
+    seed()
+    loader, batches, states = make(), list[str](), list[tuple[Any, int]]()
+    states.append((saved(loader), 0))
+    for _ in range(2):
+        for batch in loader:
+            batches.append(repr(batch))
+            states.append((saved(loader), len(batches)))
+        states.append((saved(loader), len(batches)))
+    for state, count in states[::step]:
+        seed(9)
+        loader = make()
+        loader.load_state_dict(state)
+        rest: list[str] = []
+        while loader.epoch < 2:
+            rest.extend(map(repr, loader))
+        assert rest == batches[count:], count
+
+
+@pytest.mark.parametrize("name", SAMPLERS)
+def test_it_resumes_at_every_step_with_every_sampler(name: str) -> None:
+    check_every_step(lambda: DataLoader(Noisy(), 4, sampler=SAMPLERS[name]()))
+
+
+def test_it_resumes_with_a_batch_sampler_and_without_batches() -> None:
+    check_every_step(lambda: DataLoader(Noisy(), batch_sampler=BatchSampler(RandomSampler(range(11)), 3, True)))
+    check_every_step(lambda: DataLoader(Noisy(), None, shuffle=True))
+
+
+@pytest.mark.parametrize("name", first_by_default([*SAMPLERS, "LazySampler"], 2))
+def test_it_resumes_with_workers_and_every_sampler(name: str) -> None:
+    make = SAMPLERS.get(name, LazySampler)
+    check_every_step(lambda: DataLoader(Noisy(), 4, sampler=make(), num_workers=2), step=3)
+
+
+@pytest.mark.parametrize("stream", [Stream, StatefulStream])
+@pytest.mark.parametrize("workers", [0, 2])
+def test_it_resumes_in_an_iterable_dataset(stream: type, workers: int) -> None:
+    check_every_step(lambda: DataLoader(stream(), 2, num_workers=workers), step=3 if workers else 1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dataset", [Noisy, Stream, StatefulStream])
+def test_it_resumes_with_workers_that_stay(dataset: type) -> None:
+    check_every_step(lambda: DataLoader(dataset(), 2, num_workers=2, persistent_workers=True), step=3)
+
+
+def test_without_order_each_batch_comes_once() -> None:
+    for stop in range(6):
+        loader = DataLoader(Numbers(), 2, num_workers=2, in_order=False)
+        batches = iter(loader)
+        found = [next(batches).tolist() for _ in range(stop)]
+        state = saved(loader)
+        loader = DataLoader(Numbers(), 2, num_workers=2, in_order=False)
+        loader.load_state_dict(state)
+        assert sorted(found + [batch.tolist() for batch in loader]) == [[0, 1], [2, 3], [4, 5], [6, 7], [8, 9], [10]]
+
+
+def test_it_resumes_with_another_number_of_workers_if_they_drew_no_random_numbers() -> None:
+    loader = DataLoader(Numbers(), 2, num_workers=2)
+    next(iter(loader))
+    state = saved(loader)
+    other = DataLoader(Numbers(), 2, num_workers=1)
+    other.load_state_dict(state)
+    assert next(iter(other)).tolist() == [2, 3]
+    loader = DataLoader(Noisy(), 2, num_workers=2)
+    next(iter(loader))
+    other = DataLoader(Noisy(), 2, num_workers=1)
+    other.load_state_dict(saved(loader))
+    with pytest.raises(ad.ResumeError, match="num_workers=2"):
+        iter(other)
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: DataLoader(Numbers(), 2, sampler=HiddenSampler()), "does not give again"),
+        (lambda: DataLoader(Noisy(), 2, sampler=LazySampler()), "does not give again"),
+        (lambda: DataLoader(Restless(), 2), "gives other elements"),
+    ],
+    ids=["draws from the system", "others draw in between", "an iterable that differs"],
+)
+def test_what_cannot_be_read_again_is_an_error(make: Callable[[], DataLoader[Any]], words: str) -> None:
+    loader = make()
+    batches = iter(loader)
+    next(batches), next(batches)
+    state = saved(loader)
+    loader = make()
+    loader.load_state_dict(state)
+    with pytest.raises(ad.ResumeError, match=words):
+        next(iter(loader))
+
+
+def test_a_changed_dataset_is_an_error() -> None:
+    loader = DataLoader(Numbers(), 2, shuffle=True)
+    next(iter(loader))
+    other = DataLoader(Numbers(12), 2, shuffle=True)
+    other.load_state_dict(saved(loader))
+    with pytest.raises(ad.ResumeError, match="dataset or an argument has changed"):
+        iter(other)
+
+
+def test_a_state_of_something_else_is_refused() -> None:
+    with pytest.raises(ad.ResumeError, match="state_dict of a DataLoader"):
+        DataLoader(Numbers()).load_state_dict({"_num_yielded": 3})
+    loader = DataLoader(Numbers(), 4)
+    loader.load_state_dict({})
+    assert len(list(loader)) == 3
