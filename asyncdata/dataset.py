@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from os import PathLike
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, Never, TypeVar
 
 import numpy.typing as npt
 
@@ -41,7 +41,7 @@ from asyncdata.graph.epochs import Epochs
 from asyncdata.graph.node import Node, check_count
 from asyncdata.graph.optimizer import Planner
 from asyncdata.integrations.keras import keras_dataset
-from asyncdata.integrations.loader import Loader
+from asyncdata.integrations.loader import Loader, refuse_of_torch
 from asyncdata.integrations.tensors import to_tensors
 from asyncdata.integrations.torch_dataset import torch_dataset
 from asyncdata.iterator import DatasetIterator, next_block
@@ -823,19 +823,21 @@ class Dataset(Transformations[T]):
 
     # for training loops
 
-    def loader(self, device: Any = None) -> Loader[Any]:
+    def loader(self, device: Any = None, **of_torch: Never) -> Loader[Any]:
         """Return a loader for trainers: batches as tensors, with `len`, `set_epoch` and a state that resumes.
 
         Each `for` or `async for` over it is an epoch. The loader has `state_dict` and `load_state_dict`, so Lightning
         and accelerate save its state in their checkpoints: see docs/pytorch.md. Arrays of numbers become tensors of
         PyTorch that share their memory, other leaves stay what they are. With a `device`, such as `"cuda"`, batches are
-        copied to it ahead of time; with a device of JAX they are JAX's arrays: see `prefetch_to_device`.
+        copied to it ahead of time; with a device of JAX they are JAX's arrays: see `prefetch_to_device`. It has no
+        arguments of PyTorch's DataLoader: the `TypeError` for one says what to write instead.
 
         >>> import asyncdata as ad
         >>> batches = ad.Dataset.range(6).batch(2).loader()  # doctest: +SKIP
         >>> next(iter(batches))  # doctest: +SKIP
         tensor([0, 1])
         """
+        refuse_of_torch(of_torch)
         if device is not None:
             return Loader(self.prefetch_to_device(device))
         require("torch", "loader()")

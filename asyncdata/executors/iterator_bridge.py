@@ -9,6 +9,7 @@ from asyncio import CancelledError
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import suppress
+from inspect import isfunction
 from itertools import chain, islice, repeat
 from operator import length_hint
 from queue import SimpleQueue
@@ -168,6 +169,13 @@ class InlineBridge:
     def stop(self) -> None:
         self.over = True
         close(self.iterable)
+
+
+def items_of(iterable: Iterable[Any]) -> Iterator[Any]:
+    """Return an iterator of an iterable; of an iterator without calling its `__iter__`, which may begin anew."""
+    if isinstance(iterable, Iterator) and isfunction(getattr(type(iterable), "__iter__", None)):
+        return map(next, repeat(iterable))
+    return iter(iterable)
 
 
 def close(iterable: Iterable[Any]) -> None:
@@ -369,7 +377,7 @@ class ThreadBridge(ThreadRequests):
         """Make the iterator and serve requests until it ends or is stopped."""
         try:
             iterable, self.read_state = self.make()
-            items = chain(iter(iterable), self.ending())
+            items = chain(items_of(iterable), self.ending())
         except BaseException as error:  # becomes an element's failure
             self.hand(Failure(error, True))
             self.hand(END)

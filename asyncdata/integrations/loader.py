@@ -25,7 +25,7 @@ from asyncdata.runtime.tickets import END
 if TYPE_CHECKING:
     from asyncdata.dataset import Dataset
 
-__all__ = ("Loader", "LoaderIterator")
+__all__ = ("Loader", "LoaderIterator", "refuse_of_torch")
 
 T = TypeVar("T")
 
@@ -87,6 +87,10 @@ class LoaderIterator(Generic[T]):
     def state_dict(self, ahead: int = 0) -> dict[str, Any]:
         """Return what has been delivered, as `DatasetIterator.state_dict` does; without the latest batch if `ahead`."""
         return state_before_latest(self._batches) if ahead else self._batches.state_dict()
+
+    def skip(self, count: int) -> None:
+        """Leave out the next batches: see `DatasetIterator.skip`."""
+        self._batches.skip(count)
 
     def stats(self) -> Statistics:
         """Return the statistics of this epoch so far: see `DatasetIterator.stats`."""
@@ -227,6 +231,18 @@ class Loader(Closable, Generic[T]):
             batches = self.dataset.iterate()
         self._begin(batches, resumed=True)
 
+    def skip(self, count: int) -> None:
+        """Leave out the next `count` batches of the current epoch: see `DatasetIterator.skip`; the state counts them.
+
+        >>> import asyncdata as ad
+        >>> from asyncdata.integrations.loader import Loader
+        >>> loader = Loader(ad.Dataset.range(8).batch(2))
+        >>> loader.skip(3)
+        >>> [batch.tolist() for batch in loader]
+        [[6, 7]]
+        """
+        self._current.skip(count)
+
     def stats(self) -> Statistics:
         """Return the statistics of the current epoch so far, until the next one begins: print them.
 
@@ -266,6 +282,39 @@ class Loader(Closable, Generic[T]):
 
     def __repr__(self) -> str:
         return f"<Loader of {self.dataset.plan}, epoch {self.epoch}>"
+
+
+INSTEAD: Final = {
+    "batch_size": ".batch(n).loader(), or padded_batch, ragged_batch",
+    "shuffle": ".shuffle().batch(n).loader()",
+    "sampler": ".shuffle(), or the dataset of its numbers: see docs/pytorch.md",
+    "batch_sampler": ".bucket_by_sequence_length(...) or .group_by_window(...)",
+    "num_workers": ".map(fn, num_parallel_calls=n) for threads, with executor='process' for processes",
+    "collate_fn": ".batch(n).map(fn), or .padded_batch(n), .ragged_batch(n)",
+    "pin_memory": ".loader(device='cuda'), which copies from pinned memory",
+    "pin_memory_device": ".loader(device='cuda'), which copies from pinned memory",
+    "drop_last": ".batch(n, drop_remainder=True)",
+    "timeout": "asyncdata.with_timeout(fn, seconds) around the function of a map",
+    "worker_init_fn": "nothing: set up in the function that needs it",
+    "multiprocessing_context": "nothing: workers are never forked",
+    "generator": "seed= of shuffle and of map(rng=True)",
+    "prefetch_factor": ".prefetch(n), or nothing: a pipeline reads ahead by itself",
+    "persistent_workers": "nothing: workers stay",
+    "in_order": ".map(fn, num_parallel_calls=n, deterministic=False)",
+}
+"""What a pipeline has in place of each argument of DataLoader."""
+
+
+def refuse_of_torch(arguments: Mapping[str, object]) -> None:
+    """Raise for arguments that only PyTorch's DataLoader has, and say what to write instead."""
+    for name in arguments:
+        instead = INSTEAD.get(name)
+        if instead is None:
+            raise TypeError(f"loader() has no argument {name!r}: it takes only device=")
+        raise TypeError(
+            f"loader({name}=) is DataLoader's; a pipeline has {instead}. Or keep your dataset and its arguments, with "
+            "from asyncdata.torch import DataLoader"
+        )
 
 
 def caller_of(frame: FrameType | None) -> FrameType | None:

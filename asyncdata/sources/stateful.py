@@ -14,6 +14,7 @@ from typing import Any, Protocol, Self, TypeVar, cast, final, runtime_checkable
 from asyncdata.errors import PlanError, ResumeError
 from asyncdata.executors.iterator_bridge import Notify
 from asyncdata.runtime.source_state import RestorableItem, SourceSnapshot
+from asyncdata.runtime.state_values import from_json_value, to_json_value
 from asyncdata.runtime.tickets import Position, Tickets
 from asyncdata.sources.hugging_face_streams import begin_again, forgets_its_buffer
 
@@ -61,11 +62,18 @@ class Stateful(Protocol):
     """
 
     def state_dict(self) -> Any:
-        """Return a state that JSON can represent, from which the source continues after the last element it gave."""
+        """Return a state, from which the source continues after the last element it gave.
+
+        It may hold numbers, texts, `None`, bytes, arrays, tensors, and lists, tuples, sets and dicts of these.
+        """
         ...
 
     def load_state_dict(self, state: Any, /) -> object:
-        """Restore a state; called before the first element is requested, and on an iterable before `iter`."""
+        """Restore a state; called before the first element is requested.
+
+        On an iterable it is called before the `iter` that counts, on an iterator after it, as torchdata does: an
+        `__iter__` that returns `self` may begin anew.
+        """
         ...
 
 
@@ -78,11 +86,15 @@ def begun(label: str, source: T, iterate: Callable[[T], R], state: str | None) -
     stateful = stateful_of(label, source)
     if stateful is not None:
         begin_again(stateful, restored=state is not None)
-        if state is not None:
-            restore(label, stateful, state)
     iterator = iterate(source)
-    known = [] if stateful is None or stateful is iterator else [state]
-    if stateful is None and (stateful := stateful_of(label, iterator)) is not None and state is not None:
+    own = stateful is not None and iterator is not stateful
+    if stateful is not None and own and state is not None:  # its iterator begins at the state that it has by then
+        restore(label, stateful, state)
+        iterator = iterate(source)
+    known = [state] if own else []
+    if stateful is None:
+        stateful = stateful_of(label, iterator)
+    if stateful is not None and not own and state is not None:  # `__iter__` may have begun anew
         restore(label, stateful, state)
     if stateful is None and state is not None:
         raise ResumeError(
@@ -127,7 +139,7 @@ def can_be_called(method: Callable[..., object], *args: object) -> bool:
 def restore(label: str, stateful: Stateful, state: str) -> None:
     """Set a source to a state."""
     try:
-        stateful.load_state_dict(json.loads(state))
+        stateful.load_state_dict(from_json_value(json.loads(state)))
     except Exception as error:
         raise ResumeError(f"{label}: load_state_dict({state:.80}) failed: {error!r}") from error
 
@@ -139,10 +151,12 @@ def snapshot(label: str, stateful: Stateful) -> str | ResumeError:
     except BaseException as error:  # noqa: BLE001  it is raised when a state is requested
         return state_error(f"{label}: state_dict() failed: {error!r}", error)
     try:
-        return json.dumps(state, separators=(",", ":"))
+        return json.dumps(to_json_value(state), separators=(",", ":"))
     except (TypeError, ValueError, RecursionError) as error:
         return state_error(
-            f"{label}: state_dict() must return a value that JSON can represent, got {state!r:.80}", error
+            f"{label}: state_dict() must return numbers, texts, bytes, arrays, tensors and collections of these, got "
+            f"{state!r:.80}",
+            error,
         )
 
 

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Generic, TypeVar
 
-from asyncdata.dataset import Dataset
 from asyncdata.errors import PlanError, ResumeError
-from asyncdata.iterator import DatasetIterator
-from asyncdata.observe.bottleneck import Bottleneck
-from asyncdata.observe.statistics import Statistics
+from asyncdata.graph.node import check_count
 from asyncdata.torch.epoch import VERSION, Epoch, InlineEpoch, WorkerEpoch, position_from_json, state_before_first
 from asyncdata.torch.index_batches import is_within
-from asyncdata.torch.internals import Base, base_fields
-from asyncdata.torch.pinned_workers import PinnedExecutor
+from asyncdata.torch.internals import Base, base_fields, check_supported, pinned, pins
+from asyncdata.torch.sampler_attributes import SamplerAttributes
+from asyncdata.torch.worker_process import LoaderWorker, workers_of
 from asyncdata.torch.worker_run import RunSetup, WorkerPosition
 
 __all__ = ("DataLoader",)
@@ -25,8 +23,8 @@ class DataLoader(Base, Generic[T]):
     """PyTorch's DataLoader: the same arguments and batches; and its position can be saved between any two of them.
 
     With `num_workers=0` batches are made where the loop runs, when it asks for them. Else each worker is a process that
-    makes every n-th batch, and draws the random numbers that a worker of PyTorch's would draw. `device`, such as
-    `"cuda"`, copies batches there ahead of time. See docs/pytorch.md.
+    makes every n-th batch, and draws the random numbers that a worker of PyTorch's would draw. See
+    docs/pytorch.md.
 
     >>> from asyncdata.torch import DataLoader  # doctest: +SKIP
     >>> loader = DataLoader(range(6), batch_size=2, shuffle=True)  # doctest: +SKIP
@@ -54,7 +52,6 @@ class DataLoader(Base, Generic[T]):
         persistent_workers: bool = False,
         pin_memory_device: str = "",
         in_order: bool = True,
-        device: Any = None,
     ) -> None:
         Base.__init__(
             self,
@@ -76,21 +73,25 @@ class DataLoader(Base, Generic[T]):
             pin_memory_device=pin_memory_device,
             in_order=in_order,
         )
-        self.device = device
-        self._executor: PinnedExecutor | None = None
+        check_supported(self)
+        self._workers: list[LoaderWorker] | None = None
         self._setup: RunSetup | None = None  # of workers that stay
         self._latest: Epoch[T] | None = None
         self._loaded: Mapping[str, Any] | None = None
+        self._skipped = 0
+        self.sampler_attributes = SamplerAttributes(self.index_sampler)
 
     def __iter__(self) -> Epoch[T]:
         """Begin the next epoch, or continue in that of a loaded state."""
         number, loaded = self.epoch, self._loaded
+        self._pins = pins(self)
+        self._check_again(number)
         if self.persistent_workers and isinstance(self._latest, WorkerEpoch):
             self._latest.settle()
         if loaded is not None:
             self._setup = None
-        latest: Epoch[T] = (WorkerEpoch if self.num_workers else InlineEpoch)(self, number, loaded)
-        self._latest, self._loaded = latest, None
+        latest: Epoch[T] = (WorkerEpoch if self.num_workers else InlineEpoch)(self, number, loaded, self._skipped)
+        self._latest, self._loaded, self._skipped = latest, None, 0
         return latest
 
     @property
@@ -114,24 +115,13 @@ class DataLoader(Base, Generic[T]):
             raise ResumeError(f"load_state_dict needs what state_dict of a DataLoader returned, got {state_dict!r:.80}")
         self._loaded = dict(state_dict)
 
-    @property
-    def pipeline(self) -> Dataset[Any] | None:
-        """The dataset that makes the batches in worker processes; `None` without workers, or before the first epoch."""
-        return None if self._latest is None else self._latest.dataset
+    def skip(self, count: int) -> None:
+        """Leave out the next `count` batches: the next iteration begins behind them, and its state counts them.
 
-    def stats(self) -> Statistics:
-        """Return the statistics of the latest epoch so far: see `DatasetIterator.stats`."""
-        return self._measured().stats()
-
-    def bottleneck(self) -> Bottleneck:
-        """Return which step limits the latest epoch, and what to do: print it."""
-        return self._measured().bottleneck()
-
-    def _measured(self) -> DatasetIterator[Any]:
-        """Return the iterator of the latest epoch's pipeline."""
-        if not isinstance(self._latest, WorkerEpoch):
-            raise PlanError("there is nothing to measure before the first batch, or with num_workers=0")
-        return self._latest.batches
+        Of a map-style dataset only their indices are drawn; of an iterable one, and of an epoch that a loaded state
+        continues, they are made and dropped.
+        """
+        self._skipped += check_count("skip", "count", count, 0)
 
     # for epochs
 
@@ -177,13 +167,21 @@ class DataLoader(Base, Generic[T]):
             ended = [position_from_json(one) for one in saved["positions"]] if saved["ended"] else []
         return [WorkerPosition(0, one.states) for one in ended] or [WorkerPosition()] * self.num_workers
 
-    def executor(self) -> PinnedExecutor:
-        """Return the worker processes; other loaders use the same ones, unless these are set up by the user."""
-        if self._executor is None:
-            own = self.persistent_workers or self.worker_init_fn is not None
-            self._executor = PinnedExecutor(self.num_workers, self.timeout, own)
-        return self._executor
+    def workers(self) -> list[LoaderWorker]:
+        """Return the worker processes, which stay; other loaders use the same ones, unless the user sets these up."""
+        if self._workers is None:
+            self._workers = workers_of(self.num_workers, self.persistent_workers or self.worker_init_fn is not None)
+        return self._workers
 
     def finished(self, data: Any) -> Any:
         """Return a batch as the loop gets it."""
-        return data
+        return pinned(data) if self._pins else data
+
+    def _check_again(self, number: int) -> None:
+        """Raise if a second epoch is to begin of a sampler that can be iterated only once."""
+        samplers = [self.index_sampler, getattr(self.index_sampler, "sampler", None)]
+        if number and self._latest is not None and any(isinstance(one, Iterator) for one in samplers):
+            raise PlanError(
+                f"epoch {number} cannot begin: the sampler is an iterator, which can be read only once; give an "
+                "iterable that starts again, such as a list or a Sampler"
+            )

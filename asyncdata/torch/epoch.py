@@ -2,33 +2,36 @@
 
 from __future__ import annotations
 
+import os
+import time
 from collections import deque
 from collections.abc import Mapping
-from contextlib import suppress
+from hashlib import blake2b
 from itertools import count as counting
 from typing import Any, Final, Generic, Self, TypeVar
 
-from asyncdata.dataset import Dataset
-from asyncdata.errors import ResumeError
+from asyncdata.errors import PlanError, ResumeError
 from asyncdata.executors.function_call import Call
-from asyncdata.iterator import DatasetIterator
-from asyncdata.options import Options
+from asyncdata.executors.group_work import GroupWork
+from asyncdata.executors.process.imports import current_folder
+from asyncdata.executors.process.pool import SharedFunction
+from asyncdata.executors.process.workers import pickled
 from asyncdata.torch.generators import states_from_json, states_to_json
 from asyncdata.torch.index_batches import IndexBatches, is_within, unread
 from asyncdata.torch.internals import is_iterable
-from asyncdata.torch.pinned_workers import RequestQueue
+from asyncdata.torch.worker_process import LoaderWorker, wait_for_any
 from asyncdata.torch.worker_run import (
     ENDED,
     BatchReply,
     BatchRequest,
     RunSetup,
+    StandIn,
     WorkerPosition,
     digest_of,
     fetcher_of,
     read_again,
     stream_state,
 )
-from asyncdata.transforms.map import Map
 
 __all__ = ("VERSION", "Epoch", "InlineEpoch", "WorkerEpoch", "position_from_json", "state_before_first")
 
@@ -42,16 +45,19 @@ ITERATIONS: Final = counting(1)
 class Epoch(Generic[T]):
     """One epoch of a loader."""
 
-    dataset: Dataset[Any] | None = None
-    """The pipeline that makes the batches, if there are workers."""
-
-    def __init__(self, loader: Any, number: int, saved: Mapping[str, Any] | None) -> None:
+    def __init__(self, loader: Any, number: int, saved: Mapping[str, Any] | None, skipped: int) -> None:
         self.loader = loader
         self.epoch = number
         self.given = 0
         self.ended = False
         self.indices = IndexBatches(loader, loader.kept_seed(saved), saved)
-        self.begin(saved if saved is not None and is_within(saved) else None)
+        within = saved if saved is not None and is_within(saved) else None
+        if within is None and not is_iterable(loader.kind):
+            self.given = sum(index is not ENDED for index in (next(self.indices, ENDED) for _ in range(skipped)))
+            skipped = 0
+        self.begin(within)
+        for _ in range(skipped):
+            next(self, None)
 
     def begin(self, saved: Mapping[str, Any] | None) -> None:
         """Begin to read, or continue where it was saved."""
@@ -104,8 +110,6 @@ class InlineEpoch(Epoch[T]):
 
     def begin(self, saved: Mapping[str, Any] | None) -> None:
         loader, self.digest = self.loader, 0
-        if loader.timeout:
-            raise ValueError("timeout is the patience with workers: give num_workers, or leave timeout out")
         if saved is None:
             self.fetcher = fetcher_of(loader)
             return
@@ -118,11 +122,23 @@ class InlineEpoch(Epoch[T]):
 
     def batch(self) -> Any:
         index = next(self.indices)
-        data = self.fetcher.fetch(index)
+        try:
+            data = self.fetcher.fetch(index)
+        except StopIteration:
+            self.check_epoch()
+            raise
         self.given = self.indices.taken
         if is_iterable(self.loader.kind):
             self.digest = digest_of(data)
         return self.loader.finished(data)
+
+    def check_epoch(self) -> None:
+        """Raise if an iterable dataset that returns itself from `__iter__` is empty in a later epoch."""
+        if self.epoch and not self.given and self.fetcher.dataset_iter is self.loader.dataset:
+            raise PlanError(
+                f"epoch {self.epoch} has no batch: the iterable dataset, a {type(self.loader.dataset).__name__}, "
+                "returns itself from __iter__ and has ended; let __iter__ begin anew, or return an iterator"
+            )
 
     def state(self) -> dict[str, Any]:
         position = WorkerPosition(self.given, None, None, stream_state(self.fetcher), self.digest)
@@ -142,22 +158,23 @@ class WorkerEpoch(Epoch[T]):
         """How many batches were asked of each worker."""
         self.waiting: dict[int, int] = {}
         """The batches that were asked for and not given, by number, with their workers."""
-        self.setup: RunSetup | None = loader.setup(self.indices.seed)
-        self.iteration = next(ITERATIONS)
+        self.arrived: dict[int, BatchReply | BaseException] = {}
         self.positions = loader.positions_of_workers()
         """How far each worker is, by the batches that were given."""
         self.made = list(self.positions)
         """The same by the batches that have arrived."""
-        self.early = deque[BatchReply]()
-        """What has arrived and the loop has not asked for."""
-        self.failure: Exception | None = None
-        self.queue = RequestQueue()
-        self.dataset = pipeline(self.queue, self.setup, self.most, loader)
+        self.failure: BaseException | None = None
+        setup = loader.setup(self.indices.seed)
+        self.setup: RunSetup | None = setup
+        self.function, self.stand_in = prepared(setup, loader)
+        self.held = deque[BatchRequest]()
+        """What was asked for and waits until the workers have started."""
+        self.iteration = next(ITERATIONS)
+        self.workers: list[LoaderWorker] = loader.workers()
         if saved is not None:
             self.continue_from(saved)
         while len(self.waiting) < self.most and self.ask():
             pass
-        self.batches: DatasetIterator[Any] = self.dataset.iterate()
 
     def continue_from(self, saved: Mapping[str, Any]) -> None:
         """Ask again for the batches that were not given."""
@@ -207,7 +224,11 @@ class WorkerEpoch(Epoch[T]):
         turn = self.asked[worker]
         self.asked[worker] += 1
         self.waiting[number] = worker
-        self.queue.put(BatchRequest(number, worker, turn, self.iteration, index, self.made))
+        request = BatchRequest(number, worker, turn, self.iteration, index, self.made)
+        if self.stand_in is None:
+            self.workers[worker].ask(request, self.function, self)
+        else:
+            self.held.append(request)
 
     def batch(self) -> Any:
         while self.waiting:
@@ -223,30 +244,60 @@ class WorkerEpoch(Epoch[T]):
             if not reply.ended:
                 self.given += 1
                 return self.loader.finished(reply.data)
-        self.queue.end()
-        self.close()
+        self.setup = None  # its workers may drop it
         raise StopIteration
 
     def reply(self) -> BatchReply:
-        """Return what a worker sends next. An error that is not a batch's ends the epoch, and is raised again."""
+        """Return what a worker sends next. An error that is not a batch's is raised again each time."""
         if self.failure is not None:
             raise self.failure
-        return self.early.popleft() if self.early else self.reply_of_worker()
+        if self.stand_in is not None and all(worker.has_started() for worker in self.workers):
+            self.hand_over()
+        if self.stand_in is not None:
+            reply = self.stand_in.fetch(self.held.popleft())
+            self.took(reply)
+            return reply
+        found = self.arrived.pop(self.wait())
+        if isinstance(found, BaseException):
+            self.failure = found
+            raise found
+        return found
 
-    def reply_of_worker(self) -> BatchReply:
-        """Return what arrives next."""
-        try:
-            return next(self.batches)
-        except Exception as error:
-            self.failure = error
-            self.close()
-            raise
+    def hand_over(self) -> None:
+        """Have the workers continue where the batches were made here."""
+        self.stand_in = None
+        for request in self.held:
+            self.workers[request.worker].ask(request, self.function, self)
+        self.held.clear()
+
+    def wait(self) -> int:
+        """Wait for the next batch, without order for any; return its number."""
+        number, worker = next(iter(self.waiting.items()))
+        patience, until = self.loader.timeout, None
+        if patience:
+            self.workers[worker].wait_for_start()
+            until = time.monotonic() + patience
+        if self.loader.in_order:
+            came = self.workers[worker].receive(self, number, until)
+        else:
+            came = True
+            while came and not self.arrived:
+                came = wait_for_any(self.workers, self, until)
+            number = next(iter(self.arrived), number)
+        if not came:
+            raise RuntimeError(f"DataLoader timed out after {patience} seconds")
+        return number
+
+    def took(self, reply: BatchReply) -> None:
+        """Take note of a reply, from whichever thread received it."""
+        self.made[reply.worker] = reply.position
 
     def settle(self) -> None:
         """Wait for all that was asked for, and keep it: workers that stay draw their numbers in this order."""
-        while len(self.early) < len(self.waiting) and self.failure is None:
-            with suppress(Exception):  # it is raised to the loop, if that goes on
-                self.early.append(self.reply_of_worker())
+        if self.stand_in is not None:
+            self.hand_over()
+        for number, worker in self.waiting.items():
+            self.workers[worker].receive(self, number)
 
     def state(self) -> dict[str, Any]:
         return {
@@ -256,17 +307,23 @@ class WorkerEpoch(Epoch[T]):
             "next_worker": self.next_worker,
         }
 
-    def close(self) -> None:
-        self.setup = None  # its workers may drop it
-        self.batches.close()
 
+def prepared(setup: RunSetup, loader: Any) -> tuple[SharedFunction, StandIn | None]:
+    """Return what workers need as they get it; and who makes the first batches here if the workers must start first.
 
-def pipeline(queue: RequestQueue, setup: Any, most: int, loader: Any) -> Dataset[Any]:
-    """Return the dataset that makes the batches that are asked for in a queue."""
-    requests = Dataset.from_async_iterable(queue).plan
-    fetch = Call("map", setup, spread=False)
-    made = Map(requests, (fetch,), workers=most, ordered=loader.in_order, executor=loader.executor())
-    return Dataset(made, Options(deterministic=loader.in_order))
+    An iterable dataset would have to be read again, `worker_init_fn` is for other processes than this one, and what is
+    done here has no timeout.
+    """
+    workers: list[LoaderWorker] = loader.workers()
+    if setup.function is None:
+        work, folder = pickled(GroupWork((Call("map", setup, spread=False),))), current_folder()
+        setup.function = SharedFunction(blake2b(work + os.fsencode(folder), digest_size=16).digest(), work, folder)
+        for worker in workers:
+            worker.start()
+        here = not is_iterable(setup.kind) and setup.worker_init_fn is None and not loader.timeout
+        if here and not all(worker.has_started() for worker in workers):
+            return setup.function, StandIn(work, setup.number or 0)
+    return setup.function, None
 
 
 def position_to_json(position: WorkerPosition) -> list[Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import random
 from base64 import b64decode, b64encode
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 from zlib import compress, decompress
 
@@ -14,6 +14,7 @@ import numpy as np
 from asyncdata.errors import ResumeError
 from asyncdata.runtime.state_values import from_json_value, to_json_value
 from asyncdata.torch.internals import numpy_bits, numpy_global, torch
+from asyncdata.torch.sampler_attributes import attributes
 
 __all__ = (
     "GlobalStates",
@@ -33,9 +34,6 @@ Snapshot = dict[str, Any]
 
 GlobalStates = tuple[bytes, tuple[Any, ...], tuple[Any, ...]]
 """The states of the global generators of torch (CPU), Python and NumPy."""
-
-MOST_NESTED: Final = 8
-"""So deep samplers are searched for generators: a batch sampler of a sampler of a dataset, and so on."""
 
 MT19937_BYTES: Final = 2500
 """The size of the state of NumPy's global generator: 624 words and a place."""
@@ -134,23 +132,13 @@ def generators_of(sampler: object, given: object) -> dict[str, Any]:
         "numpy": NumPyGenerator(numpy_global()),
     }
     seen: set[int] = set()
-    for name, value in (("generator", given), *attributes(sampler, "sampler", set(), MOST_NESTED)):
+    own = [(one.path, one.value) for one in attributes(sampler)]
+    for name, value in (("generator", given), *own):
         generator = wrapped(value)
         if generator is not None and id(value) not in seen:
             seen.add(id(value))
             found[name] = generator
     return found
-
-
-def attributes(value: object, name: str, seen: set[int], depth: int) -> Iterator[tuple[str, object]]:
-    """Yield the attributes of a sampler, and of the samplers in it, with their names."""
-    if not depth or id(value) in seen:
-        return
-    seen.add(id(value))
-    for key, part in getattr(value, "__dict__", {}).items():
-        yield f"{name}.{key}", part
-        if hasattr(part, "__iter__") and hasattr(part, "__dict__") and not isinstance(part, type):
-            yield from attributes(part, f"{name}.{key}", seen, depth - 1)
 
 
 def snapshot(generators: Mapping[str, Any]) -> Snapshot:

@@ -11,6 +11,7 @@ from asyncdata.errors import ResumeError
 from asyncdata.runtime.state_values import from_json_value, to_json_value
 from asyncdata.torch.generators import generators_of, restore, snapshot
 from asyncdata.torch.internals import torch
+from asyncdata.torch.sampler_attributes import SamplerAttributes
 from asyncdata.torch.worker_run import is_stateful
 
 __all__ = ("IndexBatches", "is_within", "unread")
@@ -25,12 +26,13 @@ class IndexBatches:
     def __init__(self, loader: Any, seed: int | None, saved: Mapping[str, Any] | None) -> None:
         self.sampler = loader.index_sampler
         self.generators = generators_of(self.sampler, loader.generator)
+        self.attributes: SamplerAttributes = loader.sampler_attributes
         self.taken = self.digest = 0
         self.exhausted = False
         if saved is not None:
             self.load(saved)
         self.start = snapshot(self.generators)
-        self.sampler_start = sampler_state(self.sampler)
+        self.sampler_start = sampler_state(self.sampler, self.attributes)
         self.seed = seed if seed is not None else 0
         """The seed of the workers, the given one if they stay."""
         self.drew = seed is None
@@ -44,8 +46,14 @@ class IndexBatches:
     def load(self, saved: Mapping[str, Any]) -> None:
         """Set generators and sampler to their states at the start of the epoch that a state is in, or else to those
         when it was saved."""
+        if saved["lost"]:
+            raise ResumeError(
+                f"the sampler {type(self.sampler).__name__} had changed {', '.join(saved['lost'])}, which the state "
+                "does not hold, so later epochs would be others: give the sampler state_dict and load_state_dict"
+            )
         if saved["sampler"] is not None:
             self.sampler.load_state_dict(from_json_value(saved["sampler"]))
+        self.attributes.set(saved["attributes"])
         place = 0 if is_within(saved) else -1
         restore(self.generators, {name: both[place] for name, both in saved["generators"].items()})
 
@@ -87,7 +95,7 @@ class IndexBatches:
         }
         return {
             "generators": both,
-            "sampler": sampler_state(self.sampler) if ended else self.sampler_start,
+            **(sampler_state(self.sampler, self.attributes) if ended else self.sampler_start),
             "seed": self.seed,
             "drew": self.drew,
             "taken": self.taken,
@@ -101,16 +109,20 @@ def is_within(saved: Mapping[str, Any]) -> bool:
     return saved["begun"] and not saved["ended"]
 
 
-def sampler_state(sampler: Any) -> Any:
-    """Return the state of a sampler that has one, as JSON values."""
-    return to_json_value(sampler.state_dict()) if is_stateful(sampler) else None
+def sampler_state(sampler: Any, attributes: SamplerAttributes) -> dict[str, Any]:
+    """Return the state of a sampler, or the attributes that have changed of one that has none, as JSON values."""
+    if is_stateful(sampler):
+        return {"sampler": to_json_value(sampler.state_dict()), "attributes": {}, "lost": []}
+    changed, lost = attributes.changed()
+    return {"sampler": None, "attributes": changed, "lost": lost}
 
 
 def unread(loader: Any) -> dict[str, Any]:
     """Return the states from which the first epoch begins."""
     sampler = loader.index_sampler
     states = snapshot(generators_of(sampler, loader.generator))
-    return {"generators": {name: [state] for name, state in states.items()}, "sampler": sampler_state(sampler)}
+    both = {name: [state] for name, state in states.items()}
+    return {"generators": both, **sampler_state(sampler, loader.sampler_attributes)}
 
 
 def as_bytes(index: Any) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any, Final
 
 import numpy as np
@@ -11,11 +12,14 @@ from asyncdata.runtime.optional_packages import require
 __all__ = (
     "Base",
     "base_fields",
+    "check_supported",
     "is_iterable",
     "make_fetcher",
     "numpy_bits",
     "numpy_global",
     "numpy_seed",
+    "pinned",
+    "pins",
     "set_worker_info",
     "torch",
     "worker_info",
@@ -24,6 +28,7 @@ __all__ = (
 torch: Final[Any] = require("torch", "asyncdata.torch")
 loader_module: Final[Any] = require("torch.utils.data.dataloader", "asyncdata.torch")
 worker_module: Final[Any] = require("torch.utils.data._utils.worker", "asyncdata.torch")
+pin_module: Final[Any] = require("torch.utils.data._utils.pin_memory", "asyncdata.torch")
 Kinds: Final[Any] = getattr(loader_module, "_DatasetKind")  # noqa: B009
 
 Base: Any = loader_module.DataLoader
@@ -33,6 +38,38 @@ Base: Any = loader_module.DataLoader
 def base_fields(loader: Any) -> tuple[int, Any]:
     """Return which kind of dataset a loader has, and the sampler of what is read at a time."""
     return getattr(loader, "_dataset_kind"), getattr(loader, "_index_sampler")  # noqa: B009
+
+
+def check_supported(loader: Any) -> None:
+    """Raise for what PyTorch's loader allows and this one cannot do."""
+    context = loader.multiprocessing_context
+    if context is not None and context.get_start_method() == "fork":
+        raise ValueError(
+            "multiprocessing_context='fork' cannot be had: workers are not forked from this process, whose threads and "
+            "locks they would lack; leave it out, and give the workers what they need in the dataset"
+        )
+    if isinstance(loader.dataset, (loader_module.IterDataPipe, loader_module.MapDataPipe)):
+        raise TypeError(f"a {type(loader.dataset).__name__} is a DataPipe: give a Dataset or an IterableDataset")
+    if loader.timeout and not loader.num_workers:
+        raise ValueError("timeout is the patience with workers: give num_workers, or leave timeout out")
+    if loader.num_workers and not loader.prefetch_factor:
+        raise ValueError("prefetch_factor must be at least 1, got 0: a worker makes what was asked for")
+
+
+def pins(loader: Any) -> bool:
+    """Return whether batches are copied to pinned memory; warn, as PyTorch does, if there is no device to pin for."""
+    if not loader.pin_memory:
+        return False
+    device = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
+    if device is None or device.type == "mps":
+        warnings.warn("pin_memory=True has no effect: there is no accelerator that uses pinned memory", stacklevel=3)
+        return False
+    return True
+
+
+def pinned(data: Any) -> Any:
+    """Return a batch in pinned memory."""
+    return pin_module.pin_memory(data, torch.accelerator.current_accelerator().type)
 
 
 def is_iterable(kind: int) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 import random
 from collections.abc import Callable
 from itertools import count as counting
@@ -14,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from asyncdata.errors import ResumeError
+from asyncdata.executors.process.pool import SharedFunction
 from asyncdata.executors.process.task import RemoteError
 from asyncdata.runtime.state_values import from_json_value, to_json_value
 from asyncdata.torch.generators import GlobalStates, global_states, mark_of_globals, set_global_states
@@ -24,6 +26,7 @@ __all__ = (
     "BatchReply",
     "BatchRequest",
     "RunSetup",
+    "StandIn",
     "WorkerPosition",
     "arrived",
     "digest_of",
@@ -128,13 +131,15 @@ class RunSetup:
         self.worker_init_fn: Callable[[int], object] | None = loader.worker_init_fn
         self.num_workers: int = loader.num_workers
         self.base_seed = base_seed
+        self.function: SharedFunction | None = None
+        """This as workers get it."""
         self.number = number
         if number is None:
             self.number = NEWEST[0] = next(NUMBERS)
             LIVE.add(self)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return arrived, (self.__dict__,)
+        return arrived, ({**self.__dict__, "function": None},)
 
     def __call__(self, request: BatchRequest) -> BatchReply:
         """Make a batch: in the worker, where a `RunInWorker` is in its place."""
@@ -179,6 +184,27 @@ def arrived(fields: dict[str, Any]) -> RunInWorker:
     number = fields["number"]
     RUNS[number] = WorkerRun(setup)
     return RunInWorker(number)
+
+
+class StandIn:
+    """Makes the first batches in this process, with the random numbers of the workers, until these have started."""
+
+    def __init__(self, pickled: bytes, number: int) -> None:
+        pickle.loads(pickled)
+        self.setup = RUNS.pop(number).setup
+        self.runs: dict[int, WorkerRun] = {}
+
+    def fetch(self, request: BatchRequest) -> BatchReply:
+        """Make a batch as its worker would."""
+        run = self.runs.setdefault(request.worker, WorkerRun(self.setup))
+        own = global_states()
+        try:
+            return run.fetch(request)
+        finally:
+            run.states = global_states()
+            ACTIVE.clear()
+            set_global_states(own)
+            set_worker_info(None)
 
 
 class WorkerRun:
@@ -236,7 +262,6 @@ class WorkerRun:
         """Seed the generators, and call `worker_init_fn`."""
         setup = self.setup
         seed = setup.base_seed + worker
-        torch.set_num_threads(1)
         random.seed(seed)
         torch.manual_seed(seed)
         np.random.seed(numpy_seed(setup.base_seed, worker))

@@ -349,3 +349,20 @@ def test_a_loader_tells_what_its_epoch_does() -> None:
     assert loader.bottleneck().loads == batches.bottleneck().loads
     next(iter(loader))
     assert (loader.stats().elements, batches.stats().elements) == (1, STEPS)
+
+
+@pytest.mark.parametrize("name", ["batch_size", "num_workers", "pin_memory", "collate_fn", "in_order"])
+def test_an_argument_of_dataloader_is_an_error_that_says_what_to_write(name: str) -> None:
+    with pytest.raises(TypeError, match=rf"loader\({name}=\) is DataLoader's; a pipeline has .*\."):
+        ad.Dataset.range(3).loader(**{name: 3})
+    with pytest.raises(TypeError, match="no argument 'batchsize'"):
+        ad.Dataset.range(3).loader(batchsize=3)
+
+
+def test_skip_leaves_out_batches() -> None:
+    loader = Loader(ad.Dataset.range(10).batch(2))
+    batches = iter(loader)
+    assert next(batches).tolist() == [0, 1]
+    loader.skip(2)
+    assert loader.state_dict()["delivered"] == 3
+    assert next(batches).tolist() == [6, 7]

@@ -12,6 +12,7 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any, ClassVar
 
+import numpy as np
 import pytest
 
 import asyncdata as ad
@@ -623,7 +624,7 @@ class Broken(LogReader):
 
 class Unjson(LogReader):
     def state_dict(self) -> Any:
-        return {"offset": b"12"}
+        return {"offset": object}
 
 
 @pytest.mark.parametrize(
@@ -632,7 +633,7 @@ class Unjson(LogReader):
         (Broken, r"from_iterable\(Broken\): state_dict\(\) failed: Boom\('no state'\)"),
         (
             Unjson,
-            r"from_iterable\(Unjson\): state_dict\(\) must .* JSON can represent, got {'offset': b'12'}",
+            r"from_iterable\(Unjson\): state_dict\(\) must return numbers, .* got {'offset': <class 'object'>}",
         ),
     ],
 )
@@ -805,3 +806,47 @@ def test_the_protocol_is_public(log: Path) -> None:
 def test_reading_alone_is_as_before(log: Path) -> None:
     for source in KINDS.values():
         assert [entry["number"] for entry in results(source(log))] == list(range(SIZE))
+
+
+class Rewound:
+    """Begins anew in `__iter__`, as streams for torchdata do, and keeps its place in odd values."""
+
+    def __init__(self) -> None:
+        self.place = 0
+
+    def __iter__(self) -> Rewound:
+        self.place = 0
+        return self
+
+    def __next__(self) -> int:
+        if self.place == 118:
+            raise StopIteration
+        self.place += 1
+        return self.place - 1
+
+    def state_dict(self) -> Any:
+        return {"place": np.array(self.place), "random": (b"12", {3: (1, 2)}, np.float32(0.5), {4})}
+
+    def load_state_dict(self, state: Any) -> None:
+        assert state["random"] == (b"12", {3: (1, 2)}, np.float32(0.5), {4})
+        assert type(state["random"][2]) is np.float32
+        self.place = int(state["place"])
+
+
+def test_a_stream_that_begins_anew_in_iter_resumes_where_it_was() -> None:
+    with ad.Dataset.from_iterable(Rewound()).batch(10).iterate() as batches:
+        found = [next(batches).tolist() for _ in range(5)]
+        state = json.loads(json.dumps(batches.state_dict()))
+    found += [batch.tolist() for batch in ad.Dataset.from_iterable(Rewound()).batch(10).iterate(state=state)]
+    assert [number for batch in found for number in batch] == [*range(118)]
+
+
+def test_a_stream_that_is_its_own_iterator_and_has_ended_says_so_in_the_second_epoch() -> None:
+    class Ended(Rewound):
+        def __iter__(self) -> Ended:
+            return self
+
+    ds = ad.Dataset.from_iterable(Ended())
+    assert len(list(ds)) == 118
+    with pytest.raises(ad.PlanError, match="this epoch has no element"):
+        list(ds)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import random
+import threading
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch.utils.data import Dataset, IterableDataset, Sampler, get_worker_info
+
+from asyncdata.torch.worker_process import LoaderWorker, workers_of
 
 
 class Sample(NamedTuple):
@@ -124,7 +128,88 @@ def seed(number: int = 3) -> None:
     np.random.seed(number)
 
 
+class ReadOnce(Stream):
+    """A stream that returns itself, and is empty when it has been read."""
+
+    def __init__(self) -> None:
+        self.left = iter(range(7))
+
+    def __iter__(self) -> Iterator[Any]:
+        return self
+
+    def __next__(self) -> int:
+        return next(self.left)
+
+
+class Unsendable(Numbers):
+    """Holds a lock."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lock = threading.Lock()
+
+
+CALLS: list[int] = []
+
+
+def remember(worker: int) -> None:
+    CALLS.append(worker)
+
+
+def remembered(samples: list[int]) -> list[int]:
+    """What `worker_init_fn` has done in this process, in this epoch."""
+    return CALLS[-1:]
+
+
+def numbers_of(samples: list[Any]) -> list[int]:
+    return [sample[0] if isinstance(sample, tuple) else sample for sample in samples]
+
+
+def wait_at_one(samples: list[int]) -> list[int]:
+    if samples == [1]:
+        threading.Event().wait(5)
+    return samples
+
+
+def die_at_three(samples: list[int]) -> list[int]:
+    if samples == [3]:
+        os._exit(3)
+    return samples
+
+
+def started(count: int) -> list[LoaderWorker]:
+    """The workers that loaders share, which have started: until then first batches are made in this process."""
+    workers = workers_of(count, own=False)
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.wait_for_start()
+    return workers
+
+
 def fail_on_seven(samples: list[int]) -> list[int]:
     if 7 in samples:
         raise KeyError(7)
     return samples
+
+
+class CountingSampler(LazySampler):
+    """Has another order in each epoch, which it counts itself."""
+
+    epoch = -1
+
+    def __iter__(self) -> Iterator[int]:
+        self.epoch += 1
+        return iter(random.Random(self.epoch).sample(range(self.count), self.count))
+
+
+class ShrinkingSampler(LazySampler):
+    """Keeps in a list what no state can hold."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.order = [*range(self.count)]
+
+    def __iter__(self) -> Iterator[int]:
+        self.order = self.order[1:]
+        return iter(self.order)

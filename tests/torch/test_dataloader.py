@@ -12,9 +12,27 @@ import torch
 from torch.utils.data import BatchSampler, RandomSampler, SequentialSampler, WeightedRandomSampler
 from torch.utils.data import DataLoader as TorchLoader
 
+import asyncdata as ad
 from asyncdata.torch import DataLoader
-from asyncdata.torch.pinned_workers import PinnedExecutor
-from tests.torch.datasets import Batched, EagerSampler, LazySampler, Noisy, Numbers, Stream, fail_on_seven, seed
+from asyncdata.torch.worker_process import LoaderWorker
+from tests.torch.datasets import (
+    Batched,
+    EagerSampler,
+    LazySampler,
+    Noisy,
+    Numbers,
+    ReadOnce,
+    Stream,
+    Unsendable,
+    die_at_three,
+    fail_on_seven,
+    numbers_of,
+    remember,
+    remembered,
+    seed,
+    started,
+    wait_at_one,
+)
 
 pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore:This DataLoader will create")]
 
@@ -22,9 +40,9 @@ DATASETS = (Noisy, Batched, Stream)
 
 
 @pytest.fixture(autouse=True, scope="module")
-def processes() -> PinnedExecutor:
-    """Keep the workers that loaders share from one test to the next."""
-    return PinnedExecutor(3, 0, own=False)
+def processes() -> list[LoaderWorker]:
+    """Start the workers that loaders share, and keep them from one test to the next."""
+    return started(3)
 
 
 def generator() -> torch.Generator:
@@ -151,3 +169,98 @@ def test_loops_may_be_nested_and_left() -> None:
         assert found == [(x, y) for x in ([0, 1], [2, 3]) for y in ([0, 1], [2, 3])]
         assert next(iter(loader)).tolist() == [0, 1]
         assert [batch.tolist() for batch in loader] == [[0, 1], [2, 3]]
+
+
+def test_what_has_no_second_epoch_says_so_when_the_second_begins() -> None:
+    loader = DataLoader(Numbers(), 4, sampler=iter(range(5)))
+    assert len(list(loader)) == 2
+    with pytest.raises(ad.PlanError, match="epoch 1 cannot begin"):
+        list(loader)
+    loader = DataLoader(ReadOnce(), 4)
+    assert len(list(loader)) == 2
+    with pytest.raises(ad.PlanError, match="epoch 1 has no batch"):
+        list(loader)
+
+
+def test_what_cannot_be_honoured_is_an_error() -> None:
+    with pytest.raises(ValueError, match="not forked"):
+        DataLoader(Numbers(), num_workers=1, multiprocessing_context="fork")
+    DataLoader(Numbers(), num_workers=1, multiprocessing_context="spawn")
+    with pytest.raises(ValueError, match="num_workers"):
+        DataLoader(Numbers(), timeout=1)
+    with pytest.raises(ValueError, match="at least 1"):
+        DataLoader(Numbers(), num_workers=1, prefetch_factor=0)
+    with pytest.raises(ad.PlanError, match="cannot be sent to a worker process"):
+        iter(DataLoader(Unsendable(), num_workers=1))
+
+
+@pytest.mark.skipif(torch.accelerator.is_available(), reason="the warning is for machines without a device")
+def test_pinned_memory_without_a_device_is_a_warning_as_with_pytorch() -> None:
+    with pytest.warns(UserWarning, match="pin_memory"):
+        assert len(list(DataLoader(Numbers(), 4, pin_memory=True))) == 3
+
+
+@pytest.mark.parametrize("dataset", [Numbers, Stream])
+@pytest.mark.parametrize("workers", [0, 2])
+def test_skip_leaves_out_the_next_batches_and_the_state_counts_them(dataset: type, workers: int) -> None:
+    def make() -> DataLoader[Any]:
+        return DataLoader(dataset(), 3, num_workers=workers, collate_fn=numbers_of)
+
+    whole, loader = list(make()), make()
+    loader.skip(1)
+    batches = iter(loader)
+    assert next(batches) == whole[1]
+    other = make()
+    other.load_state_dict(loader.state_dict())
+    other.skip(1)
+    assert [*other] == whole[3:]
+    assert [*other] == whole
+
+
+def test_a_batch_that_takes_too_long_ends_with_the_timeout() -> None:
+    loader = DataLoader(Numbers(3), 1, num_workers=1, timeout=1, collate_fn=wait_at_one)
+    batches = iter(loader)
+    assert next(batches) == [0]
+    with pytest.raises(RuntimeError, match=r"timed out after 1 seconds"):
+        next(batches)
+
+
+@pytest.mark.parametrize("dataset", [Noisy, Stream])
+def test_a_worker_that_is_killed_is_replaced_and_no_batch_is_lost(dataset: type) -> None:
+    def make() -> DataLoader[Any]:
+        return DataLoader(dataset(), 2, num_workers=2)
+
+    seed()
+    whole = repr(list(make()))
+    seed()
+    loader, found = make(), list[Any]()
+    for batch in loader:
+        found.append(batch)
+        if len(found) == 2:
+            for worker in loader.workers():
+                assert worker.process is not None
+                worker.process.kill()
+    assert repr(found) == whole
+
+
+def test_a_batch_that_kills_its_worker_is_an_error() -> None:
+    loader = DataLoader(Numbers(6), 1, num_workers=1, collate_fn=die_at_three)
+    batches = iter(loader)
+    assert [next(batches) for _ in range(3)] == [[0], [1], [2]]
+    with pytest.raises(ad.WorkerCrashed, match="exit code 3"):
+        next(batches)
+
+
+def test_the_first_batches_are_made_here_until_the_workers_have_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    seed()
+    whole = repr([list(DataLoader(Noisy(), 2, shuffle=True, num_workers=2)), torch.rand(1)])
+    for count in (1, 4, 100):
+        asked = iter([False] * count)
+        monkeypatch.setattr(LoaderWorker, "has_started", lambda _, asked=asked: next(asked, True))
+        seed()
+        assert repr([list(DataLoader(Noisy(), 2, shuffle=True, num_workers=2)), torch.rand(1)]) == whole
+
+
+def test_worker_init_fn_is_called_once_for_each_worker_and_epoch() -> None:
+    loader = DataLoader(Numbers(4), 1, num_workers=2, worker_init_fn=remember, collate_fn=remembered)
+    assert [*loader] == [*loader] == [[0], [1], [0], [1]]

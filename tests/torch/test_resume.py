@@ -13,27 +13,30 @@ from torch.utils.data.distributed import DistributedSampler
 
 import asyncdata as ad
 from asyncdata.torch import DataLoader
-from asyncdata.torch.pinned_workers import PinnedExecutor
+from asyncdata.torch.worker_process import LoaderWorker
 from tests.marks import first_by_default
 from tests.torch.datasets import (
+    CountingSampler,
     EagerSampler,
     HiddenSampler,
     LazySampler,
     Noisy,
     Numbers,
     Restless,
+    ShrinkingSampler,
     StatefulStream,
     Stream,
     seed,
+    started,
 )
 
 pytestmark = pytest.mark.torch
 
 
 @pytest.fixture(autouse=True, scope="module")
-def processes() -> PinnedExecutor:
-    """Keep the workers that loaders share from one test to the next."""
-    return PinnedExecutor(2, 0, own=False)
+def processes() -> list[LoaderWorker]:
+    """Start the workers that loaders share, and keep them from one test to the next."""
+    return started(2)
 
 
 def generator() -> torch.Generator:
@@ -52,6 +55,7 @@ SAMPLERS: dict[str, Callable[[], Any]] = {
     "WeightedRandomSampler, generator": lambda: WeightedRandomSampler([1.0, 2.0] * 5, 9, generator=generator()),
     "DistributedSampler": lambda: DistributedSampler(range(11), 2, 0),
     "EagerSampler": EagerSampler,
+    "CountingSampler": CountingSampler,
 }
 
 
@@ -152,6 +156,31 @@ def test_what_cannot_be_read_again_is_an_error(make: Callable[[], DataLoader[Any
     loader.load_state_dict(state)
     with pytest.raises(ad.ResumeError, match=words):
         next(iter(loader))
+
+
+def test_a_sampler_that_changes_in_ways_that_no_state_holds_is_an_error() -> None:
+    loader = DataLoader(Numbers(), 2, sampler=ShrinkingSampler())
+    list(loader)
+    other = DataLoader(Numbers(), 2, sampler=ShrinkingSampler())
+    other.load_state_dict(saved(loader))
+    with pytest.raises(ad.ResumeError, match=r"sampler\.order"):
+        iter(other)
+
+
+def test_set_epoch_of_a_distributed_sampler_is_in_the_state() -> None:
+    def make() -> DataLoader[Any]:
+        return DataLoader(Numbers(), 2, sampler=DistributedSampler(range(11), 2, 0))
+
+    loader = make()
+    loader.sampler.set_epoch(7)
+    batches = [batch.tolist() for batch in loader]
+    next(iter(loader))
+    other = make()
+    other.load_state_dict(saved(loader))
+    assert [batch.tolist() for batch in other] == batches[1:]
+    other.load_state_dict(saved(loader))
+    other.sampler.set_epoch(8)
+    assert [batch.tolist() for batch in other] == batches[1:]
 
 
 def test_a_changed_dataset_is_an_error() -> None:

@@ -1,0 +1,169 @@
+"""DataLoader of `asyncdata.torch` against PyTorch's: the same datasets, arguments and batches, by turns.
+
+    python benchmarks/loaders/dataloader.py [--quick] [--json FILE]
+
+Each loader runs each job in a process of its own. The first batch is timed from building the loader in a process that
+has imported both; the others in the second epoch, when all is warm. A trainer's processor time is that of all threads
+of its process. The JPEG files have 500 x 375 pixels.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import statistics
+import sys
+import tempfile
+import time
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from harness import AtLeast, AtMost, Report, Row, fresh, installed, parse_arguments
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ("main",)
+
+WORKERS = 2
+BARS = {"JPEG files": 1.3, "elements of 150 KB": 5.0, "batches of 1,000 small tuples": 1.5}
+
+
+class Photographs:
+    """JPEG files, decoded and cropped to 224 x 224 pixels."""
+
+    def __init__(self, files: Sequence[str], count: int) -> None:
+        self.files = files
+        self.count = count
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __getitem__(self, index: int) -> Any:
+        import torch
+        from PIL import Image
+
+        image = Image.open(self.files[index % len(self.files)])
+        pixels = np.asarray(image)[75:299, 138:362]
+        return torch.from_numpy(pixels.transpose(2, 0, 1).copy()).float().div_(255), index % 10
+
+
+class Elements:
+    """Arrays of 150 KB that take no time to make."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __getitem__(self, index: int) -> Any:
+        import torch
+
+        return torch.full((150_000,), index % 256, dtype=torch.uint8)
+
+
+class Pairs:
+    """Tuples of two numbers."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __getitem__(self, index: int) -> tuple[int, float]:
+        return index, index * 0.5
+
+
+def write_photographs(folder: Path) -> list[str]:
+    """Write a hundred JPEG files of 500 x 375 pixels."""
+    from PIL import Image
+
+    random = np.random.default_rng(0)
+    files: list[str] = []
+    for number in range(100):
+        coarse = random.integers(0, 256, (47, 63, 3), np.uint8)
+        image = Image.fromarray(coarse).resize((500, 375), Image.Resampling.BICUBIC)
+        noisy = np.clip(np.asarray(image, np.int16) + random.integers(-12, 13, (375, 500, 3)), 0, 255).astype(np.uint8)
+        file = folder / f"{number}.jpg"
+        Image.fromarray(noisy).save(file, quality=80)
+        files.append(str(file))
+    return files
+
+
+def job_of(name: str, folder: str, quick: bool) -> tuple[Any, dict[str, Any]]:
+    """Return the dataset of a job, and its arguments."""
+    if name == "JPEG files":
+        files = sorted(map(str, Path(folder).glob("*.jpg")))
+        return Photographs(files, 320 if quick else 1600), {"batch_size": 32, "shuffle": True}
+    if name == "elements of 150 KB":
+        return Elements(200 if quick else 3000), {"batch_size": None}
+    return Pairs(20_000 if quick else 300_000), {"batch_size": 1000, "shuffle": True}
+
+
+def measure(side: str, name: str, folder: str, quick: bool) -> dict[str, float]:
+    """Run a job; return seconds to the first batch, and for each batch of the second epoch seconds and processor
+    seconds of this process."""
+    import torch.utils.data
+
+    import asyncdata.torch
+
+    warnings.simplefilter("ignore")
+    dataset, given = job_of(name, folder, quick)
+    kind = asyncdata.torch.DataLoader if side == "asyncdata" else torch.utils.data.DataLoader
+    begin = time.perf_counter()
+    loader = kind(dataset, num_workers=WORKERS, **given)
+    batches = iter(loader)
+    next(batches)
+    first = time.perf_counter() - begin
+    for _ in batches:
+        pass
+    count, before, begin = 0, processor_seconds(), time.perf_counter()
+    for _ in loader:
+        count += 1
+    return {
+        "first": first,
+        "batch": (time.perf_counter() - begin) / count,
+        "processor": (processor_seconds() - before) / count,
+    }
+
+
+def processor_seconds() -> float:
+    """Return the processor time of this process."""
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_utime + used.ru_stime
+
+
+def main() -> None:
+    arguments = parse_arguments(__doc__ or "")
+    if not {"torch", "pillow"} <= installed(["torch", "pillow"]).keys():
+        return
+    report = Report("DataLoader")
+    with tempfile.TemporaryDirectory() as folder:
+        write_photographs(Path(folder))
+        for name, bar in BARS.items():
+            found: dict[str, list[dict[str, float]]] = {"asyncdata": [], "DataLoader": []}
+            for _ in range(arguments.rounds(5)):
+                for side, runs in found.items():
+                    runs.append(fresh(__file__, side, name, folder, int(arguments.quick)))
+            for what, limit in (("batch", AtLeast(bar)), ("first", AtMost(1.2)), ("processor", AtMost(0.5))):
+                ours, theirs = ([run[what] for run in found[side]] for side in found)
+                samples = {"asyncdata": ours, "DataLoader": theirs}
+                middle = statistics.median(ours), statistics.median(theirs)
+                title = {"batch": "", "first": ": first batch", "processor": ": trainer's processor"}[what]
+                report.add(Row(name + title, middle[0], "s", "DataLoader", middle[1], limit, samples))
+    report.finish(arguments.json)
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] in (["asyncdata"], ["DataLoader"]):
+        side, name, folder, quick = sys.argv[1:]
+        print(json.dumps(measure(side, name, folder, quick == "1")))
+    else:
+        main()
