@@ -30,7 +30,7 @@ from asyncdata.options import Options
 from asyncdata.runtime.checksum import has_checksum, with_checksum
 from asyncdata.runtime.json_text import parse_json
 from asyncdata.runtime.resharding import Resharding, Share
-from asyncdata.runtime.tickets import END, FRESH, Position, Start, natural
+from asyncdata.runtime.tickets import END, FRESH, Position, Start, decode, natural
 from asyncdata.sources.file_list_digest import label_text
 from asyncdata.storage import local_path, write_atomically
 from asyncdata.storage.regular_file import is_regular
@@ -44,7 +44,9 @@ __all__ = (
     "load",
     "load_shares",
     "merge_states",
+    "origin_of",
     "place_of",
+    "place_of_origins",
     "plan_labels",
     "save",
     "save_share",
@@ -132,10 +134,30 @@ def state_header(place: ResumePoint, options: Options) -> dict[str, Any]:
 
 def state_of(state_header: Mapping[str, Any], delivered: int, position: Position) -> dict[str, Any]:
     """Return the state of a run; the caller may change it."""
-    own: dict[str, Any] = {
-        name: value.copy() if isinstance(value, list) else value for name, value in state_header.items()
-    }
-    return with_checksum({**own, "delivered": delivered, "position": position})
+    return with_checksum({**copied(state_header), "delivered": delivered, "position": position})
+
+
+def origin_of(state_header: Mapping[str, Any], step: int, ticket: Any) -> dict[str, Any]:
+    """Return the origin of element `step` of a run; the caller may change it."""
+    return {**copied(state_header), "step": step, "ticket": ticket}
+
+
+def copied(state_header: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value.copy() if isinstance(value, list) else value for name, value in state_header.items()}
+
+
+def place_of_origins(plan: Node, origins: Sequence[Mapping[str, Any]]) -> ResumePoint:
+    """Return where a run starts that gives exactly the elements with these origins, which are of one epoch of one run.
+
+    An origin of any share will do, as its elements are found by what they are, and not by their places in it.
+    """
+    seeds = dict[int, int](origins[0]["seeds"])
+    compare(origins[0]["plan"], plan, origins[0]["version"])
+    if seeds.keys() != seeds_of(plan).keys():
+        raise ResumeError(f"the origin has seeds for steps {[*seeds]}, the pipeline for {[*seeds_of(plan)]}")
+    plan = with_seeds(plan, seeds, True, counting())
+    tickets = [plan.parse_position(origin["ticket"], decode) for origin in origins]
+    return ResumePoint(plan, origins[0]["epoch"], 0, Start(END, tickets))
 
 
 def place_of(plan: Node, state: Mapping[str, Any], strict: bool, options: Options) -> ResumePoint:

@@ -10,7 +10,7 @@ from typing import Any, Literal, Never, TypeVar
 
 import numpy.typing as npt
 
-from asyncdata.checkpoint import ResumePoint, chosen_seeds, fingerprint, place_of
+from asyncdata.checkpoint import ResumePoint, chosen_seeds, fingerprint, place_of, place_of_origins
 from asyncdata.dataset_arguments import (
     MethodOfClass,
     arguments_of,
@@ -51,6 +51,7 @@ from asyncdata.options import Options
 from asyncdata.persistence.saved_dataset import Saved, save
 from asyncdata.persistence.shard_formats import JsonLines, ParquetRows, Samples, ShardFormat, TFRecords
 from asyncdata.persistence.shards import ShardedWrite
+from asyncdata.recorder import Replay, check_origin, records_of, replayed
 from asyncdata.runtime.optional_packages import require
 from asyncdata.sources.in_memory import Chosen, Counter, Elements, Items, Random, Range, Slices, Source, Tensors
 from asyncdata.sources.iterators import AsyncIterated, Generated, Iterated
@@ -770,6 +771,43 @@ class Dataset(Transformations[T]):
         strictly = check_flag("iterate", "strict", strict)
         place = self._begin(epoch) if state is None else self._resume(state_without_epoch(state, epoch), strictly)
         return DatasetIterator(self._planner, place, self._resume)
+
+    def replay(self, origins: Iterable[Mapping[str, Any]]) -> Replay[T]:
+        """Return exactly the elements with these origins, in this order: those of any steps, epochs and ranks.
+
+        They are equal to the last bit, if functions and data are the same; a function that takes `rng=` gets the random
+        numbers that it had. The elements before them are not made, and are not read where the source has random access;
+        a source that is run again from its beginning runs again. `ResumeError` if an origin is of another pipeline, or
+        of a source that can be read only once. See `DatasetIterator.origin`.
+
+        >>> import asyncdata as ad
+        >>> ds = ad.Dataset.range(8).map(lambda x, rng: x + rng.random(), rng=True, seed=1).batch(2)
+        >>> batches, origins = [], []
+        >>> with ds.iterate() as elements:
+        ...     for batch in elements:
+        ...         batches.append(batch.tolist())
+        ...         origins.append(elements.origin())
+        >>> again = [batch.tolist() for batch in ds.replay([origins[3], origins[0]])]
+        >>> again == [batches[3], batches[0]]
+        True
+        """
+        return replayed(self._plan, origins, self._options)
+
+    def locate(self, origin: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """Return the records that the element with this origin was made from, in its order, as dicts.
+
+        Each names a file and the record's number in it, or a source and the number there, both from 0. Nothing is
+        read. What a step does not tell has the name `unknown`.
+
+        >>> import asyncdata as ad
+        >>> ds = ad.Dataset.range(5).repeat(2).batch(2)
+        >>> with ds.iterate() as batches:
+        ...     _ = next(batches), next(batches), next(batches)
+        ...     ds.locate(batches.origin())
+        [{'source': 'range(5)', 'index': 4, 'turn': 0}, {'source': 'range(5)', 'index': 0, 'turn': 1}]
+        """
+        place = place_of_origins(self._plan, [check_origin(origin)])
+        return records_of(place.plan, place.start.back[0])
 
     def set_epoch(self, epoch: int) -> None:
         """Set the number of the next iteration, from 0. The order of `shuffle` and other random draws depend on it.

@@ -13,7 +13,7 @@ from itertools import islice
 from operator import getitem, length_hint
 from typing import Any, Generic, NamedTuple, Self, TypeVar
 
-from asyncdata.checkpoint import ResumePoint, place_of, state_header, state_of
+from asyncdata.checkpoint import ResumePoint, origin_of, place_of, state_header, state_of
 from asyncdata.devices.choice import device_for
 from asyncdata.devices.engine import DeviceEngine
 from asyncdata.elements.structure import spec_of
@@ -146,9 +146,24 @@ class Reader:
             position = self.first.position_with_skip()
         else:
             position = held.piece.tickets.at(given)
+        return state_of(self.header, held.delivered + given, position)
+
+    def origin(self) -> dict[str, Any]:
+        """Return where the consumer's latest element came from."""
+        self.check_ours()
+        held = self.held
+        given = 0 if held.piece is None else len(held.piece) - held.left
+        if held.piece is None or not given:
+            raise LookupError("no element was read yet: read one before you ask for its origin")
+        (ticket,) = held.piece.tickets.encoded(given - 1, given)
+        return origin_of(self.header, held.delivered + given - 1, ticket)
+
+    @property
+    def header(self) -> dict[str, Any]:
+        """The part that all states and origins of this run share."""
         if self.heading is None:
             self.heading = state_header(self.place, self.options)
-        return state_of(self.heading, held.delivered + given, position)
+        return self.heading
 
     @property
     def left(self) -> int:
@@ -630,6 +645,23 @@ class DatasetIterator(Closable, Generic[T]):
         array([4, 9])
         """
         return self._reader.state()
+
+    def origin(self) -> dict[str, Any]:
+        """Return where the last delivered element came from, as a dict that JSON can hold; also after `close`.
+
+        `Dataset.replay` gives that element again, and `Dataset.locate` names the records that it was made from. Its
+        `step` is the element's number in this epoch, from 0. After an error it is the origin of the element that
+        failed. `LookupError` if no element was read yet.
+
+        >>> import asyncdata as ad
+        >>> ds = ad.Dataset.range(100).shuffle(100, seed=1).batch(3)
+        >>> with ds.iterate() as batches:
+        ...     first, second = next(batches), next(batches)
+        ...     origin = batches.origin()
+        >>> origin["step"], next(ds.replay([origin])).tolist() == second.tolist()
+        (1, True)
+        """
+        return self._reader.origin()
 
     def load_state_dict(self, state: Mapping[str, Any], *, strict: bool = True) -> None:
         """Resume where the iterator that gave `state` was; `ResumeError` if it read another pipeline.

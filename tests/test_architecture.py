@@ -65,6 +65,7 @@ LAYERS = (
     ("iterator",),
     ("integrations", "observe.progress"),
     ("web",),
+    ("recorder",),
     ("tee", "dataset_arguments"),
     ("dataset",),
     ("readers",),

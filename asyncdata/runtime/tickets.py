@@ -40,6 +40,7 @@ __all__ = (
     "UnorderedTickets",
     "WrappedTickets",
     "children",
+    "decode",
     "decode_all",
     "decode_run",
     "encode",
@@ -94,6 +95,10 @@ class Tickets:
 
     def __iter__(self) -> Iterator[Ticket]:
         return map(self.__getitem__, range(len(self)))
+
+    def encoded(self, start: int, stop: int) -> list[Any]:
+        """Return the tickets of elements `start` to `stop` as JSON, one by one."""
+        return [encode(self[place]) for place in range(start, stop)]
 
     def part(self, start: int, stop: int) -> Tickets:
         """Return the tickets of elements `start` to `stop`."""
@@ -159,6 +164,9 @@ class TicketSlice(Tickets):
 
     def at(self, count: int) -> Position:
         return self.base.at(self.start + count)
+
+    def encoded(self, start: int, stop: int) -> list[Any]:
+        return self.base.encoded(self.start + start, self.start + stop)
 
     def run_from(self, ordinal: int) -> bool:
         return self.base.run_from(ordinal - self.start)

@@ -22,7 +22,7 @@ from asyncdata.runtime.resharding import Resharding, listed
 from asyncdata.runtime.tickets import END, NOTHING, Position, ReplayedTickets, Start, Ticket, Tickets, plain, replaying
 from asyncdata.transforms.map import Map
 
-__all__ = ("Batch", "BatchState", "Batcher", "PassedTickets", "alone", "remade")
+__all__ = ("Batch", "BatchState", "Batcher", "PassedTickets", "alone", "members_of", "remade")
 
 FEW: Final = 32
 """Fewer rows of one array than this are stacked quicker as elements."""

@@ -28,7 +28,7 @@ from asyncdata.runtime.tickets import END, ExplicitTickets, Position, ReplayedTi
 from asyncdata.transforms.batch import alone, remade
 from asyncdata.transforms.token_rows import Piece, RowLayout, Tokens
 
-__all__ = ("PackSequences", "Packer")
+__all__ = ("PackSequences", "Packer", "is_cut")
 
 CUT: Final = "cut"
 """Marks the ticket of a part of a sequence: (CUT, the sequence's, start, stop)."""

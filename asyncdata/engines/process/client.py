@@ -24,6 +24,7 @@ from asyncdata.engines.process.protocol import (
     End,
     Ended,
     Forget,
+    OriginQuery,
     Over,
     PositionQuery,
     Query,
@@ -116,7 +117,7 @@ class PipelineProcess:
         if self.over:
             self.lose(line)
 
-    def ask(self, run: int, question: PositionQuery | StatisticsQuery) -> Any:
+    def ask(self, run: int, question: PositionQuery | OriginQuery | StatisticsQuery) -> Any:
         """Return an answer, or the error that there is instead; `GoneError` if the process has ended."""
         token, answer = next(self.numbers), SimpleQueue[Message | None]()
         self.questions[token] = answer

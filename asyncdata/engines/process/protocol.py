@@ -22,6 +22,7 @@ __all__ = (
     "End",
     "Ended",
     "Forget",
+    "OriginQuery",
     "Over",
     "PositionQuery",
     "Query",
@@ -88,6 +89,14 @@ class PositionQuery(NamedTuple):
     delivered: int
 
 
+class OriginQuery(NamedTuple):
+    """Which tickets do some elements of a block have?"""
+
+    block: int
+    start: int
+    stop: int
+
+
 class ResendBlock(NamedTuple):
     """Asks for the elements of a block, each pickled apart: as they were sent they cannot be unpickled."""
 
@@ -109,7 +118,7 @@ class Query(NamedTuple):
     """Answer a question about a run."""
 
     run: int
-    question: PositionQuery | ResendBlock | StatisticsQuery
+    question: PositionQuery | OriginQuery | ResendBlock | StatisticsQuery
     token: int
 
 
@@ -161,7 +170,7 @@ class Over(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """The answer to a question: a position, or a carried error; `None` about a run that could not begin."""
+    """The answer to a question: a position, tickets, or a carried error; `None` about a run that could not begin."""
 
     token: int
     payload: Message | None

@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Any, Final, NamedTuple, Protocol, final
 
 from asyncdata.engines.process.guarded_elements import UnreadableElement
-from asyncdata.engines.process.protocol import Acknowledgement, BlockData, PositionQuery, StatisticsQuery
+from asyncdata.engines.process.protocol import Acknowledgement, BlockData, OriginQuery, PositionQuery, StatisticsQuery
 from asyncdata.errors import StageError, annotate
 from asyncdata.executors.function_call import noted
 from asyncdata.executors.process.task import RemoteError
@@ -33,7 +33,7 @@ class MessageTarget(Protocol):
         """Send a message; it is dropped if the process has ended."""
         ...
 
-    def ask(self, run: int, question: PositionQuery | StatisticsQuery) -> Any:
+    def ask(self, run: int, question: PositionQuery | OriginQuery | StatisticsQuery) -> Any:
         """Return the answer to a question; `GoneError` if the process has ended."""
         ...
 
@@ -64,6 +64,18 @@ class RunReference(NamedTuple):
             raise StageError(
                 "the pipeline's process has ended, and only that process had the list of delivered elements, since "
                 "their order is not fixed: resume from an earlier state"
+            ) from None
+        if isinstance(answer, RemoteError):
+            raise answer.failure(None).error
+        return answer
+
+    def origins(self, block: int, start: int, stop: int) -> list[Any]:
+        """Return the tickets of some elements of a block, as JSON; `StageError` if the process has died."""
+        try:
+            answer = self.post.ask(self.run, OriginQuery(block, start, stop))
+        except GoneError:
+            raise StageError(
+                "the pipeline's process has ended, and only that process knew where its elements came from"
             ) from None
         if isinstance(answer, RemoteError):
             raise answer.failure(None).error
@@ -160,6 +172,9 @@ class RemoteTickets(Tickets):
 
     def __getitem__(self, index: int) -> Ticket:
         return self.before + index
+
+    def encoded(self, start: int, stop: int) -> list[Any]:
+        return self.course.origins(self.number, start, stop)
 
     def at(self, count: int) -> Position:
         return self.course.position(self.number, count, self.before + count)

@@ -24,6 +24,7 @@ from asyncdata.engines.process.protocol import (
     End,
     Ended,
     Forget,
+    OriginQuery,
     Over,
     PositionQuery,
     Query,
@@ -167,14 +168,17 @@ class RemoteRun:
             del self.tickets[self.forgotten]
             self.forgotten += 1
 
-    def answer(self, question: PositionQuery | ResendBlock | StatisticsQuery) -> Message:
+    def answer(self, question: PositionQuery | OriginQuery | ResendBlock | StatisticsQuery) -> Message:
         """Return the answer to a question."""
         try:
             if isinstance(question, StatisticsQuery):
                 return self.sender.payload(stats_of(self.run.full_plan, self.run.meters, self.run.budget))
             if isinstance(question, ResendBlock):
                 return self.sender.payload(BlockData(guarded(travelling(self.held.pop(question.block))), (), True))
-            return self.sender.payload(self.tickets[question.block].at(question.delivered))
+            tickets = self.tickets[question.block]
+            if isinstance(question, OriginQuery):
+                return self.sender.payload(tickets.encoded(question.start, question.stop))
+            return self.sender.payload(tickets.at(question.delivered))
         except BaseException as error:  # an error of the state: for the caller that asked
             return self.sender.failure(error)
 
