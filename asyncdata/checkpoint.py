@@ -38,6 +38,7 @@ from asyncdata.storage.regular_file import is_regular
 __all__ = (
     "SHARE_FILES",
     "ResumePoint",
+    "check_same_plan",
     "chosen_seeds",
     "fingerprint",
     "inspect_state",
@@ -84,6 +85,8 @@ class ResumePoint(NamedTuple):
     delivered: int = 0
     start: Start = FRESH
     resharded: bool = False
+    each: Sequence[int] = ()
+    """If shares were merged to begin here, how many elements each of them had delivered."""
 
 
 def plan_labels(plan: Node) -> list[str]:
@@ -151,13 +154,22 @@ def place_of_origins(plan: Node, origins: Sequence[Mapping[str, Any]]) -> Resume
 
     An origin of any share will do, as its elements are found by what they are, and not by their places in it.
     """
-    seeds = dict[int, int](origins[0]["seeds"])
-    compare(origins[0]["plan"], plan, origins[0]["version"])
-    if seeds.keys() != seeds_of(plan).keys():
-        raise ResumeError(f"the origin has seeds for steps {[*seeds]}, the pipeline for {[*seeds_of(plan)]}")
-    plan = with_seeds(plan, seeds, True, counting())
+    check_same_plan(origins[0], plan)
+    plan = with_seeds(plan, dict[int, int](origins[0]["seeds"]), True, counting())
     tickets = [plan.parse_position(origin["ticket"], decode) for origin in origins]
     return ResumePoint(plan, origins[0]["epoch"], 0, Start(END, tickets))
+
+
+def check_same_plan(header: Mapping[str, Any], plan: Node) -> None:
+    """Raise `ResumeError` unless what states or origins share is of this pipeline."""
+    compare(header["plan"], plan, header["version"])
+    check_seeds(dict[int, int](header["seeds"]), plan)
+
+
+def check_seeds(seeds: Mapping[int, int], plan: Node) -> None:
+    """Raise unless there is a seed for each step that has one."""
+    if seeds.keys() != seeds_of(plan).keys():
+        raise ResumeError(f"the state has seeds for steps {[*seeds]}, the pipeline for {[*seeds_of(plan)]}")
 
 
 def place_of(plan: Node, state: Mapping[str, Any], strict: bool, options: Options) -> ResumePoint:
@@ -166,8 +178,7 @@ def place_of(plan: Node, state: Mapping[str, Any], strict: bool, options: Option
     seeds = dict[int, int](saved["seeds"])
     if strict:
         compare(saved["plan"], plan, saved["version"])
-        if seeds.keys() != seeds_of(plan).keys():
-            raise ResumeError(f"the state has seeds for steps {[*seeds]}, the pipeline for {[*seeds_of(plan)]}")
+        check_seeds(seeds, plan)
         places = {place: place for place in range(len(saved["plan"]))}
     else:
         places = matched_steps(saved["plan"], plan_labels(plan))
@@ -235,7 +246,8 @@ def resharded(plan: Node, saved: Mapping[str, Any], shares: list[Share]) -> Resu
         saved["position"], lambda shares: plan.resharded(shares, Resharding(share, (saved["epoch"],)))
     )
     delivered = (saved["delivered"] + share.num_shards - 1 - share.number) // share.num_shards
-    return ResumePoint(plan, saved["epoch"], delivered, Start.of(position), resharded=True)
+    each = [natural(number) for number in saved.get("each", ())]
+    return ResumePoint(plan, saved["epoch"], delivered, Start.of(position), resharded=True, each=each)
 
 
 def merge_states(states: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -269,6 +281,7 @@ def merge_states(states: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
             **saved[0],
             "merged": place,
             "delivered": sum(state["delivered"] for state in saved),
+            "each": [saved[number]["delivered"] for number in order],
             "position": [saved[number]["position"] for number in order],
         }
     )

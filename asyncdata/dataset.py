@@ -51,7 +51,8 @@ from asyncdata.options import Options
 from asyncdata.persistence.saved_dataset import Saved, save
 from asyncdata.persistence.shard_formats import JsonLines, ParquetRows, Samples, ShardFormat, TFRecords
 from asyncdata.persistence.shards import ShardedWrite
-from asyncdata.recorder import Replay, check_origin, records_of, replayed
+from asyncdata.recorder.locations import records_of
+from asyncdata.recorder.replay import Replay, check_origin, replayed
 from asyncdata.runtime.optional_packages import require
 from asyncdata.sources.in_memory import Chosen, Counter, Elements, Items, Random, Range, Slices, Source, Tensors
 from asyncdata.sources.iterators import AsyncIterated, Generated, Iterated

@@ -30,6 +30,7 @@ from asyncdata.observe.bottleneck import Bottleneck, bottleneck_of
 from asyncdata.observe.consumer import ConsumerTimes
 from asyncdata.observe.dashboard_server import show
 from asyncdata.observe.statistics import Statistics, statistics_of
+from asyncdata.recorder.log import Occasion, RunLog
 from asyncdata.runtime import forks
 from asyncdata.runtime.block import DELIVERED, Block, Failure, fail
 from asyncdata.runtime.closing import Closable
@@ -115,9 +116,12 @@ class Reader:
         plan, budget, waiting = self.planner.runs(place.plan), MemoryBudget(), deque[Block]()
         meters, seen = Meters(), ConsumerTimes()
         held = Held(place.delivered, None, iter(()), iter(()))
+        path = self.options.record
+        log = None if path is None else RunLog(path, place)
         # no call from here on
         self.place = place
-        self.user_plan, self.epoch, _, self.first, _ = place
+        self.log = log
+        self.user_plan, self.epoch, _, self.first, *_ = place
         self.plan, self.budget, self.meters, self.times = plan, budget, meters, seen
         self.engine: Engine | None = None
         """The engine to end."""
@@ -139,6 +143,7 @@ class Reader:
         """Return the consumer's position, or with `back=1` the one before its latest element."""
         self.check_ours()
         held = self.held
+        self.record(held, "state")
         given = 0 if held.piece is None else len(held.piece) - held.left - (0 if self.exhausted else back)
         if self.exhausted and not self.place.plan.may_grow:
             position: Position = END
@@ -147,6 +152,15 @@ class Reader:
         else:
             position = held.piece.tickets.at(given)
         return state_of(self.header, held.delivered + given, position)
+
+    def record(self, held: Held, why: Occasion | None = None) -> None:
+        """Note what was delivered of a piece in the log, if there is one, and write it if there is a reason to."""
+        log = self.log
+        if log is not None:
+            if held.piece is not None:
+                log.note(held.delivered, held.piece.tickets, len(held.piece) - held.left)
+            if why is not None or log.is_long():
+                log.write(lambda: self.header, why or "more")
 
     def origin(self) -> dict[str, Any]:
         """Return where the consumer's latest element came from."""
@@ -242,6 +256,7 @@ class Reader:
         held, waiting = self.held, self.waiting
         if held.left or not waiting:
             return
+        self.record(held)
         piece = waiting[0]
         items, failures = ((), piece.items) if piece.failed else (piece.items, ())
         held = Held(self.counted(), piece, iter(items), iter(failures))
@@ -258,6 +273,7 @@ class Reader:
         if self.left or not waiting or waiting[0].failed:
             self.enter()
             return None
+        self.record(self.held)
         piece, delivered = waiting[0], self.counted()
         rest = deque[Block]()
         if len(piece) > most:
@@ -375,6 +391,7 @@ class Reader:
         """Deliver nothing more in a forked child: the engine, and the elements read, are the parent's."""
         if self.engine is not None:
             self.forked = self.closed = True
+            self.log = None
             if isinstance(self.engine, DeviceEngine):  # memory of a device cannot be released here
                 forks.never_finalize((self.held, self.waiting))
             self.held = Held(self.held.delivered, None, iter(()), iter(()))
@@ -391,6 +408,7 @@ class Reader:
         self.check_open()
         error = engine.queue.failure()
         ended = error is None
+        self.record(self.held, "end" if ended else "left")
         # no call from here on
         if self.running is not engine:
             return moved()
@@ -482,6 +500,7 @@ class Reader:
 
     def restart(self, place: ResumePoint) -> None:
         """End the pipeline, and start again at a place; a thread that reads meanwhile gets nothing of what it read."""
+        self.record(self.held, "left")
         self.abandon()
         self.begin(place)
 
@@ -496,7 +515,21 @@ class Reader:
         held = Held(held.delivered, piece, iter(()), iter(()))  # a state still shows what was delivered
         # no call from here on
         self.held, self.waiting = held, waiting
-        self.abandon()
+        try:
+            self.record(held, "left")
+        finally:
+            self.abandon()
+
+    def drop(self, reason: str | None = None) -> None:
+        """End the pipeline of an iterator that nobody holds any more; from a finalizer, which asks no other process."""
+        try:
+            if self.log is not None and not self.forked:
+                held = self.held
+                if isinstance(self.host, ProcessEngine) and held.piece is not None:
+                    self.log.note(held.delivered, None, len(held.piece) - held.left)
+                self.record(held, "left")
+        finally:
+            self.abandon(reason)
 
     def abandon(self, reason: str | None = None) -> None:
         """Ask the pipeline to end, and why; from any thread, also from a finalizer."""
@@ -524,7 +557,7 @@ class DatasetIterator(Closable, Generic[T]):
         resume: Callable[[Mapping[str, Any], bool], ResumePoint] | None = None,
     ) -> None:
         self._reader, self._resume = Reader(planner, place), resume
-        weakref.finalize(self, self._reader.abandon, AT_EXIT)  # no one reads an iterator that was dropped
+        weakref.finalize(self, self._reader.drop, AT_EXIT)  # no one reads an iterator that was dropped
 
     def __iter__(self) -> Self:
         return self

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from functools import partial
 from math import inf
+from os import PathLike
 from typing import Any, Final, Literal, TypeAlias
 
 from asyncdata.cluster.settings import Cluster
@@ -90,6 +91,11 @@ class Options(Fixable):
     what, with the stacks of your functions; 60 by default, `math.inf` for never. With `"current"` a function that
     blocks the loop is logged a second later. A pipeline in a process of its own logs there."""
 
+    record: str | PathLike[str] | None = None
+    """The file of this machine to which each iteration appends where its elements came from, for `asyncdata audit` and
+    `asyncdata replay`; of several shares each has its own, `run-1-of-4.jsonl` for `"run.jsonl"`. It is written when a
+    state is taken, and at the end: see docs/recorder.md. Set it on the dataset that training iterates."""
+
     dashboard: bool | str | None = None
     """Whether a page shows each iteration live, at http://127.0.0.1:8484 or, if that port is in use, at a free one; the
     log has the address. `"host:port"` is another address; one that other machines can reach lets others see the page:
@@ -114,6 +120,10 @@ class Options(Fixable):
     def given(self) -> dict[str, Any]:
         """Return the fields that are set."""
         return {one.name: value for one in fields(self) if (value := getattr(self, one.name)) is not None}
+
+    def without(self, name: str) -> Options:
+        """Return options in which one field is not set."""
+        return Options(**{field: value for field, value in self.given().items() if field != name})
 
     @property
     def patience(self) -> float | None:
@@ -144,6 +154,8 @@ def check_option(name: str, value: Any) -> None:
         raise PlanError(
             f"Options(dashboard=) must be True, False, None or 'host:port', as '0.0.0.0:8484', got {value!r:.80}"
         )
+    if name == "record" and not isinstance(value, (str, PathLike)):
+        raise PlanError(f"Options(record=) must be the path of a file, as 'run.jsonl', or None, got {value!r:.80}")
     if name == "cluster" and not isinstance(value, Cluster):
         raise PlanError(f"Options(cluster=) must be an asyncdata.Cluster, got {value!r:.80}")
     if name == "disabled_rules" and (isinstance(value, str) or not isinstance(value, (tuple, list))):

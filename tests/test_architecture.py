@@ -62,6 +62,7 @@ LAYERS = (
     ("checkpoint",),
     ("graph.epochs", "persistence"),
     ("transformations",),
+    ("recorder.log",),
     ("iterator",),
     ("integrations", "observe.progress"),
     ("web",),

@@ -17,7 +17,7 @@ from asyncdata.formats.tf_example import decode_example
 from asyncdata.runtime.redaction import redacted
 from asyncdata.storage import size_of
 
-__all__ = ("add_parser",)
+__all__ = ("add_parser", "described", "shortened", "shown")
 
 DESCRIPTION = """
 Show what is at a path, a pattern or a URL: its format, the number of elements, the first element, and what is damaged.

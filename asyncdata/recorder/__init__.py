@@ -2,7 +2,4 @@
 
 from __future__ import annotations
 
-from asyncdata.recorder.locations import records_of, words_of_record
-from asyncdata.recorder.replay import Replay, check_origin, replayed
-
-__all__ = ("Replay", "check_origin", "records_of", "replayed", "words_of_record")
+__all__ = ()

@@ -100,7 +100,7 @@ def replayed(plan: Node, origins: Iterable[Origin], options: Options) -> Replay[
         group = [*some]
         runs = [group] if in_order else [[one] for one in group]  # else they would come as they are ready
         places += [place_of(plan, run) for run in runs]
-    return Replay(places, options)
+    return Replay(places, options.without("record"))
 
 
 def run_of(origin: Origin) -> list[Any]:

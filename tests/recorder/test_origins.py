@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import asyncdata as ad
-from asyncdata.recorder import words_of_record
+from asyncdata.recorder.locations import words_of_record
 from tests.pages import check_examples
 
 SUM = ad.Reducer(lambda key: 0, lambda state, x: state + x, int)
@@ -39,8 +39,7 @@ def words(ds: ad.Dataset[Any], origin: dict[str, Any]) -> list[str]:
     return [words_of_record(record) for record in ds.locate(origin)]
 
 
-@pytest.mark.parametrize("reads", [None, 2])
-@pytest.mark.parametrize("placement", ["thread", "current", "process"])
+@pytest.mark.parametrize(("placement", "reads"), [("thread", None), ("thread", 2), ("current", None), ("process", 2)])
 def test_a_record_of_a_file_is_named_by_file_and_number(tmp_path: Path, placement: Any, reads: int | None) -> None:
     write_files(tmp_path)
     files = ad.Dataset.list_files(str(tmp_path / "*.tfrecord"), shuffle=False)

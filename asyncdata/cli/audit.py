@@ -1,0 +1,51 @@
+"""The command `asyncdata audit`: whether logs show each record delivered once, over all ranks and restarts."""
+
+from __future__ import annotations
+
+import sys
+from argparse import ArgumentParser, Namespace
+from typing import Any
+
+from asyncdata.cli.pipeline_file import pipeline_of
+from asyncdata.errors import ResumeError
+from asyncdata.recorder.audit import Audit, audit
+from asyncdata.recorder.expected import ExpectedTickets
+from asyncdata.recorder.log_reader import paths_of, read_logs
+
+__all__ = ("add_parser",)
+
+DESCRIPTION = """
+Show, for each epoch in the logs that Options(record=) wrote, whether each record was delivered once, over all ranks and
+restarts; which came twice and where; and which did not come. Steps that came after the state from which a run was
+resumed do not count. With --against the pipeline is run, and what it gives is compared, record by record, and step by
+step where the order is fixed. The exit status is 0 if every epoch is complete, 1 if one is not, or if that cannot be
+known.
+"""
+
+
+def add_parser(commands: Any) -> None:
+    """Add `audit` to the subparsers of a command line."""
+    parser: ArgumentParser = commands.add_parser(
+        "audit", help="whether logs of a run show each record delivered once", description=DESCRIPTION
+    )
+    parser.add_argument("logs", nargs="+", metavar="RUN.jsonl", help="logs of all ranks, or patterns")
+    parser.add_argument("--against", metavar="FILE.py:NAME", help="the pipeline, to compare what it gives")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: Namespace) -> int:
+    """Print what the logs show."""
+    logs = read_logs(paths_of(arguments.logs))
+    for note in logs.notes:
+        print(f"note: {note}", file=sys.stderr)
+    expected = None
+    if arguments.against:
+        ds = pipeline_of(arguments.against)
+        expected = ExpectedTickets(ds.plan, ds.options())
+    try:
+        found = audit(logs, expected)
+    except ResumeError as error:
+        found = [Audit(run.epoch, because=[str(error)]) for run in logs.runs[:1]]
+    for one in found:
+        print(one)
+    return 0 if all(one.complete for one in found) else 1

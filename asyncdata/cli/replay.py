@@ -1,0 +1,44 @@
+"""The command `asyncdata replay`: which records a step of a log had, and its element again."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, Namespace
+from typing import Any
+
+from asyncdata.cli.inspect import described, shortened, shown
+from asyncdata.cli.pipeline_file import pipeline_of
+from asyncdata.recorder.locations import words_of_record
+from asyncdata.recorder.log_reader import paths_of, read_logs, step_origin
+
+__all__ = ("add_parser",)
+
+DESCRIPTION = """
+Show which records the element of one step had, from the log that Options(record=) wrote, and make the element again.
+The steps before it are not made.
+"""
+
+
+def add_parser(commands: Any) -> None:
+    """Add `replay` to the subparsers of a command line."""
+    parser: ArgumentParser = commands.add_parser(
+        "replay", help="the records of a step, and its element again", description=DESCRIPTION
+    )
+    parser.add_argument("log", metavar="RUN.jsonl", help="the log of one rank")
+    parser.add_argument("pipeline", metavar="FILE.py:NAME", help="the pipeline: a dataset in that file, or a function")
+    parser.add_argument("--step", type=int, required=True, metavar="N", help="the number of the element in its epoch")
+    parser.add_argument("--epoch", type=int, metavar="E", help="its epoch, if the log has several with that step")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: Namespace) -> int:
+    """Print the records and the element."""
+    origin = step_origin(read_logs(paths_of([arguments.log])), arguments.step, arguments.epoch)
+    ds = pipeline_of(arguments.pipeline)
+    print(f"epoch {origin['epoch']}, step {origin['step']}")
+    for record in ds.locate(origin):
+        print(f"  {words_of_record(record)}")
+    with ds.replay([origin]) as elements:
+        for element in elements:
+            print(f"spec   {shortened(described(element))}")
+            print(f"value  {shortened(repr(shown(element)))}")
+    return 0

@@ -1,0 +1,356 @@
+"""Audit: whether logs of all ranks and restarts show each record of an epoch delivered once, and if not, why."""
+
+from __future__ import annotations
+
+from array import array
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain, product
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from asyncdata.recorder.log_reader import Logs, Run, rank_words
+from asyncdata.runtime.tickets import Ticket, Tickets, decode, plain
+
+__all__ = ("Audit", "Delivered", "Expected", "audit", "leaves_of")
+
+MOST: Final = 10
+"""The most records and gaps of one kind that are named."""
+
+Shares: TypeAlias = tuple[tuple[int, int], ...]
+"""Which share of each step that divides the data a process gets: of how many, which."""
+
+
+class Expected(Protocol):
+    """What the pipeline gives, to compare with."""
+
+    @property
+    def in_order(self) -> bool:
+        """Whether each run gives its elements in one order."""
+        ...
+
+    def tickets(self, epoch: int, shares: Shares, header: Mapping[str, Any]) -> Iterator[Any]:
+        """Yield the tickets, as JSON, of all elements of an epoch that a process with these shares gets."""
+        ...
+
+
+class Delivered(NamedTuple):
+    """Which step of which share gave a record."""
+
+    rank: str
+    step: int
+
+    def __str__(self) -> str:
+        return f"step {self.step} of {self.rank}"
+
+
+@dataclass
+class Audit:
+    """What the logs show of one epoch. It is `complete` if each record was delivered once, as far as can be proved."""
+
+    epoch: int
+    steps: int = 0
+    records: int = 0
+    again: int = 0
+    """Steps that were delivered once more after a restart from a state before them; these count once."""
+    twice: list[str] = field(default_factory=list[str])
+    missing: list[str] = field(default_factory=list[str])
+    because: list[str] = field(default_factory=list[str])
+    """Why it is not complete, or cannot be known to be."""
+
+    @property
+    def complete(self) -> bool:
+        """Whether each record of the epoch was delivered exactly once."""
+        return not (self.because or self.twice or self.missing)
+
+    def __str__(self) -> str:
+        again = f"; {self.again} steps were repeated after restarts" if self.again else ""
+        head = f"epoch {self.epoch}: {self.steps} steps, {self.records} records{again}"
+        if self.complete:
+            return f"{head}: complete, each once"
+        lines = [f"not complete, because {reason}" for reason in self.because]
+        lines += [f"delivered twice: {words}" for words in self.twice]
+        lines += [f"not delivered: {words}" for words in self.missing]
+        return "\n".join([head, *[f"  {line}" for line in shortened(lines)]])
+
+
+def shortened(lines: list[str]) -> list[str]:
+    return lines if len(lines) <= 3 * MOST else [*lines[: 3 * MOST], f"and {len(lines) - 3 * MOST} more"]
+
+
+def audit(logs: Logs, expected: Expected | None = None) -> list[Audit]:
+    """Return what logs show of each epoch; with `expected`, compared with what the pipeline gives."""
+    runs = logs.runs
+    if not runs:
+        return [Audit(0, because=[*logs.faults, "there is no run in these logs"])]
+    different, found = differences(runs), list[Audit]()
+    for epoch in sorted({run.epoch for run in runs}):
+        one = Audit(epoch, because=[*logs.faults, *different])
+        if not different:
+            EpochAudit(one, [run for run in runs if run.epoch == epoch], expected).run()
+        found.append(one)
+    return found
+
+
+def differences(runs: Sequence[Run]) -> list[str]:
+    """Say which runs are of another pipeline, or of other seeds, than the first one."""
+    first = runs[0]
+    return [
+        f"a run in {run.path} has another {'pipeline' if name == 'plan' else 'seed'} than one in {first.path}: "
+        f"{differing(run.header[name], first.header[name])}"
+        for run in runs
+        for name in ("plan", "seeds")
+        if run.header[name] != first.header[name]
+    ][:MOST]
+
+
+def differing(one: Sequence[Any], other: Sequence[Any]) -> str:
+    """Say which step differs."""
+    place = next((place for place, pair in enumerate(zip(one, other, strict=False)) if pair[0] != pair[1]), None)
+    if place is None:
+        return f"{len(one)} steps and {len(other)}"
+    return f"{one[place]} and {other[place]}"
+
+
+class EpochAudit:
+    """Looks at all runs of one epoch."""
+
+    def __init__(self, found: Audit, runs: list[Run], expected: Expected | None) -> None:
+        self.found = found
+        self.expected = expected
+        self.generations = generations_of(runs)
+        for place, generation in enumerate(self.generations):
+            if place and not generation.dealt:  # it began anew with another number of ranks
+                self.found.again += sum(len(run.tickets) for one in self.generations[:place] for run in one.all_runs)
+                self.generations = self.generations[place:]
+        self.hashes = array("q")
+        self.owners = array("q")
+        self.places: list[Delivered] = []
+        self.tickets: list[Any] = []
+
+    def run(self) -> None:
+        """Look for gaps, records that came twice, and those that did not come."""
+        later = [*self.generations[1:], None]
+        for pair in zip(self.generations, later, strict=True):
+            for rank, steps in self.parts(*pair):
+                self.found.steps += len(steps)
+                for step in sorted(steps):
+                    self.add(Delivered(rank, step), steps[step])
+        self.found.records = len(self.hashes)
+        if not any(label.startswith("window(") for label in self.generations[0].plan):
+            self.find_twice()
+        elif self.expected is None:
+            self.found.because.append("window() may give records several times: compare it with the pipeline")
+        if self.expected is not None:
+            self.compare(self.expected)
+
+    def add(self, place: Delivered, ticket: Any) -> None:
+        """Take the records of one step."""
+        try:
+            hashes = [*map(hash, leaves_of(ticket))]
+        except (ValueError, TypeError, LookupError, OverflowError):
+            self.found.because.append(f"it is not known which records {place} had")
+            return
+        self.hashes.extend(hashes)
+        self.owners.extend([len(self.places)] * len(hashes))
+        self.places.append(place)
+        self.tickets.append(ticket)
+
+    def parts(self, generation: Generation, later: Generation | None) -> Iterator[tuple[str, dict[int, Any]]]:
+        """Yield what each rank delivered that counts, up to where a later generation of ranks went on."""
+        because = self.found.because
+        if later is not None and len(later.each) != len(generation.ranks):
+            because.append(
+                f"{later.name} went on from a state that does not say how far each of {len(generation.ranks)} ranks was"
+            )
+            return
+        for place, shares in enumerate(generation.ranks):
+            runs = generation.runs.get(shares)
+            if runs is None:
+                because.append(f"{rank_words(shares)} has no log")
+                continue
+            if later is not None and max(run.time for run in runs) > min(run.time for run in later.all_runs):
+                because.append(f"{runs[0].rank} went on after {later.name} had begun from its state")
+            steps, begin, ended = self.chain(runs)
+            stop = ended if later is None else later.each[place]
+            if stop is None:
+                because.append(f"{runs[0].rank} is not at the end of the epoch: {len(steps)} steps are in its log")
+                stop = max(steps, default=begin - 1) + 1
+            absent = [step for step in range(begin, stop) if step not in steps]
+            if absent:
+                because.append(f"{runs[0].rank} has no step {ranges(absent)} in its log")
+            self.found.again += sum(step >= stop for step in steps)
+            yield runs[0].rank, {step: ticket for step, ticket in steps.items() if step < stop}
+
+    def chain(self, runs: Sequence[Run]) -> tuple[dict[int, Any], int, int | None]:
+        """Return the steps of one rank that count, the first one, and how many there are if it came to the end.
+
+        A run from a state replaces what came after that state.
+        """
+        steps: dict[int, Any] = {}
+        begin = runs[0].begin if runs[0].header.get("dealt") else 0
+        for run in runs:
+            later = [step for step in steps if step >= run.begin]
+            self.found.again += len(later)
+            for step in later:
+                del steps[step]
+            steps.update(run.tickets)
+        return steps, begin, runs[-1].ended
+
+    def find_twice(self) -> None:
+        """Name records that came in two places: those of one hash, if they are equal."""
+        hashes = numbers(self.hashes)
+        order = np.argsort(hashes, kind="stable")
+        same = np.flatnonzero(hashes[order][1:] == hashes[order][:-1])
+        for place in same.tolist():
+            one, other = self.owners[int(order[place])], self.owners[int(order[place + 1])]
+            found = [leaf for owner in {one, other} for leaf in leaves_of(self.tickets[owner])]
+            named = [leaf for leaf, times in Counter(found).items() if times > 1 and hash(leaf) == hashes[order[place]]]
+            if named:
+                where = " and ".join(map(str, dict.fromkeys([self.places[one], self.places[other]])))
+                self.found.twice.append(f"record {words_of(named[0])} in {where}")
+            if len(self.found.twice) > 10 * MOST:
+                break
+
+    def compare(self, expected: Expected) -> None:
+        """Compare what was delivered with what the pipeline gives, in number and, where it is fixed, in order."""
+        first, left = self.generations[0], Remaining(numbers(self.hashes))
+        given = dict(zip(self.places, self.tickets, strict=True))
+        ordered = len(self.generations) == 1 and expected.in_order
+        for shares in first.ranks:
+            rank, odd = rank_words(shares), list[int]()
+            for step, ticket in enumerate(expected.tickets(self.found.epoch, shares, first.header)):
+                leaves = [*leaves_of(ticket)]
+                self.found.missing += [f"record {words_of(leaf)}" for leaf in leaves if not left.take(hash(leaf))]
+                came = given.get(Delivered(rank, step)) if ordered else None
+                if came is not None and [*leaves_of(came)] != leaves:
+                    odd.append(step)
+            if odd:
+                self.found.because.append(
+                    f"{rank} did not get in step {ranges(odd)} what the pipeline gives there: swapped, or another order"
+                )
+        extra = left.hashes()
+        more = [leaf for ticket in self.tickets if extra for leaf in leaves_of(ticket) if hash(leaf) in extra]
+        self.found.because += [
+            f"record {words_of(leaf)} was delivered, and the pipeline does not give it, or less often"
+            for leaf in [*dict.fromkeys(more)][:MOST]
+        ]
+
+
+class Remaining:
+    """Which hashes of records, and how many of each, were not met yet."""
+
+    def __init__(self, hashes: npt.NDArray[np.int64]) -> None:
+        self.each, self.left = np.unique(hashes, return_counts=True)
+
+    def take(self, value: int) -> bool:
+        """Take one; return whether there was one."""
+        place = int(np.searchsorted(self.each, value))
+        if place == len(self.each) or self.each[place] != value or not self.left[place]:
+            return False
+        self.left[place] -= 1
+        return True
+
+    def hashes(self) -> set[int]:
+        """Return those that are left."""
+        return {int(value) for value in self.each[self.left > 0]}
+
+
+@dataclass
+class Generation:
+    """The runs of one number of ranks, from the start of the epoch or from a state that was merged from all ranks."""
+
+    runs: dict[Shares, list[Run]]
+    each: list[int]
+
+    @property
+    def all_runs(self) -> list[Run]:
+        """All of them."""
+        return [*chain.from_iterable(self.runs.values())]
+
+    @property
+    def dealt(self) -> bool:
+        """Whether it went on where other ranks had stopped."""
+        return bool(self.header.get("dealt"))
+
+    @property
+    def header(self) -> Mapping[str, Any]:
+        """What all of them share."""
+        return self.all_runs[0].header
+
+    @property
+    def plan(self) -> list[str]:
+        """The steps of the pipeline."""
+        return self.header["plan"]
+
+    @property
+    def ranks(self) -> list[Shares]:
+        """The shares of all ranks that there must be."""
+        shares = next(iter(self.runs))
+        return [
+            tuple(zip([count for count, _ in shares], place, strict=True))
+            for place in product(*[range(count) for count, _ in shares])
+        ]
+
+    @property
+    def name(self) -> str:
+        """The ranks in words."""
+        return f"{len(self.ranks)} ranks" if len(self.ranks) > 1 else "one process"
+
+
+def generations_of(runs: Sequence[Run]) -> list[Generation]:
+    """Return the runs by the number of ranks, in the order of time: each began where the one before was left."""
+    found: dict[Any, Generation] = {}
+    for run in sorted(runs, key=lambda run: run.time):  # of one file they are in order already
+        each = run.header.get("each")
+        key = (len(run.shares), tuple(count for count, _ in run.shares), bool(run.header.get("dealt")))
+        key = (*key, tuple(each)) if each else key
+        if each is None and key[2]:  # from a state of a run that began with a merged one
+            key = next((one for one in reversed(found) if one[:3] == key), key)
+        generation = found.setdefault(key, Generation({}, list(each or [])))
+        generation.runs.setdefault(run.shares, []).append(run)
+    return [*found.values()]
+
+
+def leaves_of(encoded: Any) -> Iterator[Any]:
+    """Yield the records in the ticket of an element, as tuples that differ from each other; what pads is none."""
+    return leaves(decode(encoded))
+
+
+def leaves(ticket: Ticket, before: tuple[Any, ...] = ()) -> Iterator[Any]:
+    if isinstance(ticket, Tickets):
+        for member in ticket:
+            yield from leaves(member, before)
+    elif isinstance(ticket, tuple):
+        parts = cast("tuple[Any, ...]", ticket)
+        if parts[0] != "padding":
+            yield from leaves(parts[-1], (*before, *map(plain, parts[:-1])))
+    else:
+        yield (*before, plain(ticket))
+
+
+def numbers(values: array[int]) -> npt.NDArray[np.int64]:
+    return np.frombuffer(values, np.int64) if values else np.empty(0, np.int64)
+
+
+def words_of(leaf: tuple[Any, ...]) -> str:
+    return ", ".join(map(str, leaf))
+
+
+def ranges(steps: Iterable[int]) -> str:
+    """Return numbers as ranges.
+
+    >>> ranges([3, 4, 5, 9])
+    '3 to 5, 9'
+    """
+    found: list[list[int]] = []
+    for step in sorted(steps):
+        if found and found[-1][1] == step - 1:
+            found[-1][1] = step
+        else:
+            found.append([step, step])
+    words = [f"{first}" if first == last else f"{first} to {last}" for first, last in found]
+    return ", ".join(words[:MOST]) + (f" and {len(words) - MOST} more gaps" if len(words) > MOST else "")

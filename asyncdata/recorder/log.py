@@ -1,0 +1,135 @@
+"""Logs: a file that says, for each step of a run, which elements were delivered, written with each state.
+
+A log is text, one JSON value a line. Each run, from its start or from a state, begins with a dict: what all its states
+share, how many elements had been delivered before (`begin`) and the time. A list follows for each element: its number
+in the epoch, and its ticket, as an origin has it, or `null` if it is not known. All that is written at once ends with a
+dict that says why (`state`, `end`, `left`, `more`), after how many elements, and has a hash of the run up to there: so
+a damaged file, or one that two runs wrote at once, is seen.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from hashlib import blake2b
+from pathlib import Path
+from threading import RLock
+from typing import Any, Final, Literal, TypeAlias
+
+from asyncdata.checkpoint import ResumePoint, shares_of
+from asyncdata.errors import ResumeError, StageError
+from asyncdata.runtime.tickets import Tickets
+from asyncdata.storage import local_path
+
+__all__ = ("FORMAT", "Occasion", "RunLog", "chained", "log_path")
+
+FORMAT: Final = 1
+
+MANY: Final = 1 << 12
+"""So many elements are written at once if no state is asked for."""
+
+Occasion: TypeAlias = Literal["state", "end", "left", "more"]
+"""Why something is written: a state is taken, the data has ended, the iterator was closed, or much has come."""
+
+
+class RunLog:
+    """Collects the tickets of what one iteration delivers, and appends them to its file. Thread-safe.
+
+    Nothing is done for each element: a block's are noted when the next block begins, or when a state is taken.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], place: ResumePoint) -> None:
+        self.path = log_path(Path(local_path(path, "a log of a run")), shares_of(place.plan))
+        self.begin = self.noted = place.delivered
+        self.each = place.each
+        self.pending: dict[int, Any] = {}
+        self.chain = b""
+        self.last: tuple[int, Occasion] | None = None
+        self.lock = RLock()
+
+    def note(self, delivered: int, tickets: Tickets | None, count: int) -> None:
+        """Note the first `count` elements of a block, before which so many were delivered; `None` if not known.
+
+        What was noted already stays: a signal handler may have ended this before.
+        """
+        with self.lock:
+            start = self.noted - delivered
+            if start < count:
+                self.pending.update(enumerate(encoded(tickets, start, count), self.noted))
+                self.noted = delivered + count
+
+    def is_long(self) -> bool:
+        """Return whether so much has come that it must be written."""
+        return len(self.pending) >= MANY
+
+    def write(self, header: Callable[[], Mapping[str, Any]], why: Occasion) -> None:
+        """Append what is noted to the file, unless nothing has come since."""
+        with self.lock:
+            now = (self.noted, why)
+            if not self.pending and (self.last is not None or why != "end") and (why != "end" or self.last == now):
+                return
+            lines = [] if self.chain else [text_of(self.head(header()))]
+            lines += [f"[{step},{text_of(ticket)}]" for step, ticket in self.pending.items()]
+            body = "".join([f"{line}\n" for line in lines]).encode()
+            chain = chained(self.chain, body, why, self.noted)
+            append(self.path, body + f"{text_of({why: self.noted, 'sum': chain.hex()})}\n".encode(), not self.chain)
+            self.chain, self.pending, self.last = chain, {}, now
+
+    def head(self, header: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what a run begins with."""
+        time = datetime.now(UTC).isoformat(timespec="microseconds")
+        each = {"each": list(self.each)} if self.each else {}
+        return {
+            "log": FORMAT,
+            **header,
+            **each,
+            "begin": self.begin,
+            "time": time,
+        }
+
+
+def encoded(tickets: Tickets | None, start: int, stop: int) -> list[Any]:
+    """Return tickets as JSON; `None` where only a process knew them that has ended, or a source cannot say it."""
+    if tickets is None:
+        return [None] * (stop - start)
+    try:
+        return tickets.encoded(start, stop)
+    except (StageError, ResumeError):
+        return [None] * (stop - start)
+
+
+def text_of(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"))
+
+
+def chained(chain: bytes, body: bytes, why: str, count: int) -> bytes:
+    """Return the hash of a run's log up to the end of `body`, before which it was `chain`."""
+    return blake2b(chain + body + f"{why} {count}".encode(), digest_size=8).digest()
+
+
+def append(path: Path, data: bytes, first: bool) -> None:
+    """Append to a file, in one piece; the first time on a line of its own, as the last one may have been cut off."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("ab", buffering=0) as file:
+        if first and file.tell() and last_byte(path) != b"\n":
+            data = b"\n" + data
+        if file.write(data) != len(data):
+            raise OSError(f"{path}: the log could not be written completely: the disk is full")
+
+
+def last_byte(path: Path) -> bytes:
+    with path.open("rb") as file:
+        file.seek(-1, os.SEEK_END)
+        return file.read()
+
+
+def log_path(path: Path, shares: Sequence[Sequence[int]]) -> Path:
+    """Return the path of the log of one share: `run-1-of-4.jsonl` for `run.jsonl`.
+
+    >>> log_path(Path("run.jsonl"), [(4, 1)]).name
+    'run-1-of-4.jsonl'
+    """
+    share = "".join([f"-{index}-of-{count}" for count, index in shares if count > 1])
+    return path.with_name(f"{path.stem}{share}{path.suffix}")

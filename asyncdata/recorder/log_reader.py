@@ -1,0 +1,190 @@
+"""Reads logs of runs, and says what of them is damaged, cut off or cannot be trusted."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from glob import glob, has_magic
+from pathlib import Path
+from typing import Any, cast
+
+from asyncdata.errors import DataLossError, PlanError
+from asyncdata.recorder.log import FORMAT, chained
+from asyncdata.runtime.json_text import parse_json
+
+__all__ = ("Logs", "Run", "paths_of", "rank_words", "read_logs", "step_origin")
+
+
+@dataclass
+class Run:
+    """One iteration in a log: from its start or a state up to where it was stopped."""
+
+    path: str
+    header: Mapping[str, Any]
+    tickets: dict[int, Any] = field(default_factory=dict[int, Any])
+    """The ticket of each element as JSON, by its number in the epoch; only of what was written completely."""
+    ended: int | None = None
+    """How many elements the epoch had, if the run came to its end."""
+
+    @property
+    def epoch(self) -> int:
+        """The number of the epoch."""
+        return self.header["epoch"]
+
+    @property
+    def begin(self) -> int:
+        """How many elements of the epoch had been delivered before."""
+        return self.header["begin"]
+
+    @property
+    def shares(self) -> tuple[tuple[int, int], ...]:
+        """Which shares it read: of how many, which."""
+        return tuple([(count, index) for count, index in self.header["shares"]])
+
+    @property
+    def time(self) -> str:
+        """When it began."""
+        return str(self.header.get("time", ""))
+
+    @property
+    def rank(self) -> str:
+        """The share, for people."""
+        return rank_words(self.shares)
+
+
+def paths_of(patterns: Sequence[str]) -> list[str]:
+    """Return the files that names and patterns mean, each once."""
+    found: dict[str, str] = {}
+    for pattern in patterns:
+        some = sorted(glob(pattern)) if has_magic(pattern) else [pattern]
+        if not some:
+            raise PlanError(f"no log matches {pattern}")
+        found.update((os.path.realpath(path), path) for path in some)
+    return [*found.values()]
+
+
+@dataclass
+class Logs:
+    """The runs in some logs, in their order in each file."""
+
+    runs: list[Run] = field(default_factory=list[Run])
+    faults: list[str] = field(default_factory=list[str])
+    """What is damaged: it may hide anything."""
+    notes: list[str] = field(default_factory=list[str])
+    """What was cut off by a crash: such lines do not count, and are missed where they do."""
+
+
+def read_logs(paths: Sequence[str]) -> Logs:
+    """Return what some logs have."""
+    logs = Logs()
+    for path in paths:
+        before = len(logs.runs)
+        logs.runs.extend(LogReader(path, logs).runs())
+        if len(logs.runs) == before:
+            logs.faults.append(f"{path} has no run that can be read")
+    return logs
+
+
+class LogReader:
+    """Reads one log: a chunk, up to the line that seals it, counts only if its hash is right."""
+
+    def __init__(self, path: str, logs: Logs) -> None:
+        self.path = path
+        self.logs = logs
+        self.run: Run | None = None
+        self.header: Mapping[str, Any] | None = None
+        self.body: list[bytes] = []
+        self.chunk: dict[int, Any] = {}
+        self.chain = b""
+        self.odd = ""
+
+    def runs(self) -> Iterator[Run]:
+        """Yield the runs."""
+        number = 0
+        with Path(self.path).open("rb") as file:
+            for number, line in enumerate(file, 1):
+                value = parsed(line)
+                if isinstance(value, dict) and "log" in value:
+                    self.cut_off(number)
+                    self.body, self.chunk, self.odd = [line], {}, ""
+                    self.run, self.header, self.chain = None, cast("dict[str, Any]", value), b""
+                elif isinstance(value, dict) and "sum" in value:
+                    new = self.seal(cast("dict[str, Any]", value), number)
+                    if new is not None:
+                        yield new
+                else:
+                    self.add(line, value, number)
+        self.cut_off(number)
+
+    def add(self, line: bytes, value: Any, number: int) -> None:
+        """Take the line of one element."""
+        self.body.append(line)
+        parts = cast("list[Any]", value) if isinstance(value, list) else []
+        if len(parts) == 2 and type(parts[0]) is int:
+            self.chunk[parts[0]] = parts[1]
+        else:
+            self.odd = self.odd or f"line {number} is damaged"
+
+    def seal(self, marker: dict[str, Any], number: int) -> Run | None:
+        """Take the end of a chunk; return the run that begins with it."""
+        (why, count), *_ = marker.items()
+        chain = chained(self.chain, b"".join(self.body), why, count)
+        right = chain.hex() == marker["sum"] and not self.odd
+        header, self.header = self.header, None
+        if not right:
+            self.logs.faults.append(
+                f"{self.path}: what was written up to line {number} does not have the hash that it had: "
+                f"{self.odd or 'the file was changed, or two runs wrote it at once'}"
+            )
+        elif header is not None:
+            self.run = None if self.refused(header) else Run(self.path, header)
+        if right and self.run is not None:
+            self.run.tickets.update(self.chunk)
+            self.run.ended = count if why == "end" else None
+        self.chain = bytes.fromhex(marker["sum"]) if is_hash(marker["sum"]) else b""
+        self.body, self.chunk, self.odd = [], {}, ""
+        return self.run if right and header is not None else None
+
+    def refused(self, header: Mapping[str, Any]) -> bool:
+        """Return whether a run was written by another version, and say so."""
+        if header["log"] == FORMAT:
+            return False
+        self.logs.faults.append(f"{self.path}: a log of format {header['log']!r:.20}; this asyncdata reads {FORMAT}")
+        return True
+
+    def cut_off(self, number: int) -> None:
+        """Say that lines before line `number` were not written completely. They do not count."""
+        if self.body:
+            self.logs.notes.append(f"{self.path}: {len(self.body)} lines up to line {number} were cut off: not counted")
+            self.body = []
+
+
+def parsed(line: bytes) -> Any:
+    try:
+        return parse_json(line)
+    except ValueError:
+        return None
+
+
+def rank_words(shares: Sequence[tuple[int, int]]) -> str:
+    """Return a share in words."""
+    return ", ".join([f"rank {index} of {count}" for count, index in shares if count > 1]) or "the one process"
+
+
+def is_hash(value: Any) -> bool:
+    return isinstance(value, str) and len(value) == 16 and set(value) <= set("0123456789abcdef")
+
+
+def step_origin(logs: Logs, step: int, epoch: int | None) -> dict[str, Any]:
+    """Return the origin of one step, as it was delivered last; raise if it is not there, or in several epochs."""
+    found = [run for run in logs.runs if step in run.tickets and epoch in (None, run.epoch)]
+    epochs = {run.epoch for run in found}
+    if not found:
+        raise DataLossError(f"the log has no step {step}{'' if epoch is None else f' in epoch {epoch}'}")
+    if len(epochs) > 1:
+        raise PlanError(f"step {step} is in the epochs {', '.join(map(str, sorted(epochs)))}: say which with --epoch")
+    run = found[-1]
+    if run.tickets[step] is None:
+        raise DataLossError(f"step {step} cannot be replayed: its origin was not known when the log was written")
+    return {**run.header, "step": step, "ticket": run.tickets[step]}

@@ -1,0 +1,215 @@
+"""The log of a run, and whether it shows each record once: over restarts, ranks and other numbers of ranks."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import asyncdata as ad
+from asyncdata.__main__ import main
+from asyncdata.checkpoint import merge_states
+from asyncdata.recorder.audit import Audit, audit
+from asyncdata.recorder.expected import ExpectedTickets
+from asyncdata.recorder.log import chained, text_of
+from asyncdata.recorder.log_reader import paths_of, read_logs
+
+
+def pipeline(record: Path | None, count: int = 1, index: int = 0) -> ad.Dataset[Any]:
+    ds = ad.Dataset.range(100).shuffle(20, seed=1).shard(count, index)
+    return ds.map(lambda x: x * x, num_parallel_calls=2).batch(4).with_options(ad.Options(record=record))
+
+
+def train(ds: ad.Dataset[Any], state: Any = None, most: int = 1000, every: int = 3) -> Any:
+    """Read with a state after every few batches, and be killed: what came after the last state is lost, and again."""
+    with ds.iterate(state=state) as batches:
+        for step, _ in enumerate(batches, 1):
+            if step == most:
+                return state
+            if step % every == 0:
+                state = batches.state_dict()
+    return None
+
+
+def seen(folder: Path, against: bool = False, pattern: str = "*.jsonl") -> list[Audit]:
+    ds = pipeline(None)
+    expected = ExpectedTickets(ds.plan, ds.options()) if against else None
+    return audit(read_logs(paths_of([str(folder / pattern)])), expected)
+
+
+@pytest.mark.parametrize("against", [False, True])
+def test_a_run_that_was_killed_again_and_again_is_complete(tmp_path: Path, against: bool) -> None:
+    choose, state = random.Random(1), None
+    for _ in range(6):
+        state = train(pipeline(tmp_path / "run.jsonl"), state, choose.randint(1, 6))
+    (found,) = seen(tmp_path, against)
+    assert not found.complete
+    assert "not at the end" in str(found)
+    train(pipeline(tmp_path / "run.jsonl"), state)
+    (found,) = seen(tmp_path, against)
+    assert found.complete
+    assert (found.steps, found.records) == (25, 100)
+    assert found.again > 0
+
+
+def test_all_ranks_together_are_complete_and_a_missing_one_is_named(tmp_path: Path) -> None:
+    for index in range(3):
+        ds = pipeline(tmp_path / "run.jsonl", 3, index)
+        for _ in range(2):
+            train(ds)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [f"run-{index}-of-3.jsonl" for index in range(3)]
+    assert [str(one) for one in seen(tmp_path, against=True)] == [
+        f"epoch {epoch}: 27 steps, 100 records: complete, each once" for epoch in (0, 1)
+    ]
+    (tmp_path / "run-1-of-3.jsonl").unlink()
+    for found in seen(tmp_path):
+        assert "rank 1 of 3 has no log" in str(found)
+        assert not found.complete
+
+
+@pytest.mark.parametrize("against", [False, True])
+def test_another_number_of_ranks_goes_on_and_all_is_complete(tmp_path: Path, against: bool) -> None:
+    states: list[Any] = []
+    for index, most in enumerate([3, 1, 2, 2]):
+        with pipeline(tmp_path / "run.jsonl", 4, index).iterate() as batches:
+            for _ in range(most):
+                next(batches)
+            states.append(batches.state_dict())
+            next(batches)
+    state = merge_states(states)
+    for index in range(3):
+        middle = train(pipeline(tmp_path / "run.jsonl", 3, index), state, 5)
+        train(pipeline(tmp_path / "run.jsonl", 3, index), middle)
+    (found,) = seen(tmp_path, against)
+    assert found.complete, str(found)
+    assert found.records == 100
+
+
+def rewritten(path: Path, change: Callable[[list[Any]], None]) -> None:
+    """Change the elements of the only run of a log, and seal it as if it had been written so."""
+    lines = path.read_text().splitlines()
+    steps = [json.loads(line) for line in lines if line.startswith("[")]
+    change(steps)
+    body = "".join(f"{line}\n" for line in [lines[0], *map(text_of, steps)])
+    count = json.loads(lines[-1])["end"]
+    sealed = {"end": count, "sum": chained(b"", body.encode(), "end", count).hex()}
+    path.write_text(f"{body}{text_of(sealed)}\n")
+
+
+def repeat(steps: list[Any]) -> None:
+    steps[5][1]["of"][1] = steps[2][1]["of"][3]
+
+
+def lose(steps: list[Any]) -> None:
+    steps[5][1]["of"].pop()
+
+
+def swap(steps: list[Any]) -> None:
+    steps[5][1]["of"][0], steps[7][1]["of"][0] = steps[7][1]["of"][0], steps[5][1]["of"][0]
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (repeat, ["delivered twice", "step 2 of the one process and step 5", "not delivered"]),
+        (lose, ["not delivered: record"]),
+        (swap, ["did not get in step 5, 7 what the pipeline gives"]),
+        (lambda steps: steps.pop(3), ["has no step 3 in its log"]),
+        (lambda steps: steps[3].__setitem__(1, None), ["not known which records step 3"]),
+    ],
+)
+def test_what_a_faulty_run_did_is_found(tmp_path: Path, change: Any, words: list[str]) -> None:
+    train(pipeline(tmp_path / "run.jsonl"), every=1000)
+    assert seen(tmp_path, against=True)[0].complete
+    rewritten(tmp_path / "run.jsonl", change)
+    (found,) = seen(tmp_path, against=True)
+    assert not found.complete
+    for one in words:
+        assert one in str(found)
+
+
+def damaged(text: str) -> str:
+    return text.replace('"of":', '"fo":', 1)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        pytest.param(damaged, id="a byte"),
+        pytest.param(lambda text: text.replace("[4,", "[5,", 1), id="a number"),
+        pytest.param(lambda text: "", id="empty"),
+        pytest.param(lambda text: text.replace('{"log":1', '{"log":2', 1), id="another format"),
+        pytest.param(lambda text: "\n".join(reversed(text.splitlines())), id="lines turned round"),
+    ],
+)
+def test_a_log_that_was_changed_is_never_complete(tmp_path: Path, damage: Any) -> None:
+    train(pipeline(tmp_path / "run.jsonl"))
+    path = tmp_path / "run.jsonl"
+    path.write_text(damage(path.read_text()))
+    assert not any(one.complete for one in seen(tmp_path))
+
+
+def test_a_log_that_was_cut_anywhere_is_never_complete(tmp_path: Path) -> None:
+    train(pipeline(tmp_path / "run.jsonl"))
+    path = tmp_path / "run.jsonl"
+    whole = path.read_bytes()
+    for size in range(0, len(whole), 97):
+        path.write_bytes(whole[:size])
+        assert not any(one.complete for one in seen(tmp_path)), size
+
+
+def test_a_run_goes_on_in_a_log_whose_last_line_was_cut(tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    state = train(pipeline(path), most=5)
+    path.write_bytes(path.read_bytes()[:-20])
+    train(pipeline(path), state)
+    (found,) = seen(tmp_path)
+    assert found.complete, str(found)
+
+
+def test_logs_of_another_pipeline_or_seed_are_not_taken_together(tmp_path: Path) -> None:
+    train(pipeline(tmp_path / "a.jsonl", 2, 0))
+    other = ad.Dataset.range(100).shuffle(20, seed=2).shard(2, 1).map(lambda x: x * x, num_parallel_calls=2).batch(4)
+    train(other.with_options(ad.Options(record=tmp_path / "b.jsonl")))
+    (found,) = seen(tmp_path)
+    assert "has another" in str(found)
+    assert not found.complete
+
+
+def test_an_iteration_without_a_log_writes_nothing_and_one_with_it_gives_the_same(tmp_path: Path) -> None:
+    without = [batch.tolist() for batch in pipeline(None)]
+    assert [*tmp_path.iterdir()] == []
+    assert [batch.tolist() for batch in pipeline(tmp_path / "run.jsonl")] == without
+
+
+@pytest.mark.parametrize("placement", ["current", "process"])
+def test_each_placement_is_recorded(tmp_path: Path, placement: Any) -> None:
+    train(pipeline(tmp_path / "run.jsonl").with_options(ad.Options(placement=placement)))
+    assert seen(tmp_path, against=True)[0].complete
+
+
+PROGRAM = """
+import asyncdata as ad
+ds = ad.Dataset.range(10).shuffle(10, seed=1).batch(4)
+"""
+
+
+def test_the_commands_audit_and_replay(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log, program = tmp_path / "run.jsonl", tmp_path / "pipe_of_the_recorder.py"
+    program.write_text(PROGRAM)
+    ds = ad.Dataset.range(10).shuffle(10, seed=1).batch(4).with_options(ad.Options(record=log))
+    batches = [batch.tolist() for batch in ds]
+    assert main(["audit", str(log), "--against", f"{program}:ds"]) == 0
+    assert capsys.readouterr().out == "epoch 0: 3 steps, 10 records: complete, each once\n"
+    assert main(["replay", str(log), f"{program}:ds", "--step", "1"]) == 0
+    out = capsys.readouterr().out
+    assert f"range(10) index {batches[1][0]}" in out
+    assert str(batches[1]) in out
+    assert main(["replay", str(log), f"{program}:ds", "--step", "9"]) == 1
+    assert "no step 9" in capsys.readouterr().err
+    log.write_bytes(log.read_bytes()[:-200])
+    assert main(["audit", str(log)]) == 1
