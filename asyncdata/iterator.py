@@ -158,7 +158,7 @@ class Reader:
         log = self.log
         if log is not None:
             if held.piece is not None:
-                log.note(held.delivered, held.piece.tickets, len(held.piece) - held.left)
+                log.note(held.delivered, held.piece.tickets, len(held.piece) - held.left, held.piece.failed)
             if why is not None or log.is_long():
                 log.write(lambda: self.header, why or "more")
 
@@ -526,7 +526,7 @@ class Reader:
             if self.log is not None and not self.forked:
                 held = self.held
                 if isinstance(self.host, ProcessEngine) and held.piece is not None:
-                    self.log.note(held.delivered, None, len(held.piece) - held.left)
+                    self.log.note(held.delivered, None, len(held.piece) - held.left, held.piece.failed)
                 self.record(held, "left")
         finally:
             self.abandon(reason)

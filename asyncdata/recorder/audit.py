@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple, Protocol, TypeAlias, cast
 import numpy as np
 import numpy.typing as npt
 
-from asyncdata.recorder.log_reader import Logs, Run, rank_words
+from asyncdata.recorder.log_reader import Logs, Run, Step, rank_words
 from asyncdata.runtime.tickets import Ticket, Tickets, decode, plain
 
 __all__ = ("Audit", "Delivered", "Expected", "audit", "leaves_of")
@@ -32,8 +32,8 @@ class Expected(Protocol):
         """Whether each run gives its elements in one order."""
         ...
 
-    def tickets(self, epoch: int, shares: Shares, header: Mapping[str, Any]) -> Iterator[Any]:
-        """Yield the tickets, as JSON, of all elements of an epoch that a process with these shares gets."""
+    def steps(self, epoch: int, shares: Shares, header: Mapping[str, Any]) -> Iterator[Step]:
+        """Yield all elements of an epoch that a process with these shares gets."""
         ...
 
 
@@ -56,6 +56,8 @@ class Audit:
     records: int = 0
     again: int = 0
     """Steps that were delivered once more after a restart from a state before them; these count once."""
+    failed: int = 0
+    """Steps whose error was raised instead of an element."""
     twice: list[str] = field(default_factory=list[str])
     missing: list[str] = field(default_factory=list[str])
     because: list[str] = field(default_factory=list[str])
@@ -68,7 +70,8 @@ class Audit:
 
     def __str__(self) -> str:
         again = f"; {self.again} steps were repeated after restarts" if self.again else ""
-        head = f"epoch {self.epoch}: {self.steps} steps, {self.records} records{again}"
+        failed = f"; {self.failed} steps failed" if self.failed else ""
+        head = f"epoch {self.epoch}: {self.steps} steps, {self.records} records{failed}{again}"
         if self.complete:
             return f"{head}: complete, each once"
         lines = [f"not complete, because {reason}" for reason in self.because]
@@ -124,12 +127,13 @@ class EpochAudit:
         self.generations = generations_of(runs)
         for place, generation in enumerate(self.generations):
             if place and not generation.dealt:  # it began anew with another number of ranks
-                self.found.again += sum(len(run.tickets) for one in self.generations[:place] for run in one.all_runs)
+                self.found.again += sum(len(run.steps) for one in self.generations[:place] for run in one.all_runs)
                 self.generations = self.generations[place:]
         self.hashes = array("q")
         self.owners = array("q")
         self.places: list[Delivered] = []
         self.tickets: list[Any] = []
+        self.failed: set[Delivered] = set()
 
     def run(self) -> None:
         """Look for gaps, records that came twice, and those that did not come."""
@@ -147,19 +151,22 @@ class EpochAudit:
         if self.expected is not None:
             self.compare(self.expected)
 
-    def add(self, place: Delivered, ticket: Any) -> None:
-        """Take the records of one step."""
+    def add(self, place: Delivered, step: Step) -> None:
+        """Take the records of one step; one that failed gave none."""
+        self.found.failed += step.failed
+        self.failed.update([place] if step.failed else ())
         try:
-            hashes = [*map(hash, leaves_of(ticket))]
+            hashes = [*map(hash, leaves_of(step.ticket))]
         except (ValueError, TypeError, LookupError, OverflowError):
             self.found.because.append(f"it is not known which records {place} had")
             return
-        self.hashes.extend(hashes)
-        self.owners.extend([len(self.places)] * len(hashes))
+        if not step.failed:
+            self.hashes.extend(hashes)
+            self.owners.extend([len(self.places)] * len(hashes))
         self.places.append(place)
-        self.tickets.append(ticket)
+        self.tickets.append(step.ticket)
 
-    def parts(self, generation: Generation, later: Generation | None) -> Iterator[tuple[str, dict[int, Any]]]:
+    def parts(self, generation: Generation, later: Generation | None) -> Iterator[tuple[str, dict[int, Step]]]:
         """Yield what each rank delivered that counts, up to where a later generation of ranks went on."""
         because = self.found.because
         if later is not None and len(later.each) != len(generation.ranks):
@@ -183,21 +190,21 @@ class EpochAudit:
             if absent:
                 because.append(f"{runs[0].rank} has no step {ranges(absent)} in its log")
             self.found.again += sum(step >= stop for step in steps)
-            yield runs[0].rank, {step: ticket for step, ticket in steps.items() if step < stop}
+            yield runs[0].rank, {step: one for step, one in steps.items() if step < stop}
 
-    def chain(self, runs: Sequence[Run]) -> tuple[dict[int, Any], int, int | None]:
+    def chain(self, runs: Sequence[Run]) -> tuple[dict[int, Step], int, int | None]:
         """Return the steps of one rank that count, the first one, and how many there are if it came to the end.
 
         A run from a state replaces what came after that state.
         """
-        steps: dict[int, Any] = {}
+        steps: dict[int, Step] = {}
         begin = runs[0].begin if runs[0].header.get("dealt") else 0
         for run in runs:
             later = [step for step in steps if step >= run.begin]
             self.found.again += len(later)
             for step in later:
                 del steps[step]
-            steps.update(run.tickets)
+            steps.update(run.steps)
         return steps, begin, runs[-1].ended
 
     def find_twice(self) -> None:
@@ -222,11 +229,12 @@ class EpochAudit:
         ordered = len(self.generations) == 1 and expected.in_order
         for shares in first.ranks:
             rank, odd = rank_words(shares), list[int]()
-            for step, ticket in enumerate(expected.tickets(self.found.epoch, shares, first.header)):
-                leaves = [*leaves_of(ticket)]
-                self.found.missing += [f"record {words_of(leaf)}" for leaf in leaves if not left.take(hash(leaf))]
-                came = given.get(Delivered(rank, step)) if ordered else None
-                if came is not None and [*leaves_of(came)] != leaves:
+            for step, (ticket, failed) in enumerate(expected.steps(self.found.epoch, shares, first.header)):
+                leaves, place = [*leaves_of(ticket)], Delivered(rank, step)
+                wanted = [] if failed else leaves
+                self.found.missing += [f"record {words_of(leaf)}" for leaf in wanted if not left.take(hash(leaf))]
+                came = given.get(place) if ordered else None
+                if came is not None and ([*leaves_of(came)] != leaves or failed != (place in self.failed)):
                     odd.append(step)
             if odd:
                 self.found.because.append(

@@ -13,6 +13,7 @@ from asyncdata.graph.node import Node, nodes_of
 from asyncdata.graph.optimizer import Planner, settle
 from asyncdata.iterator import DatasetIterator, ended_by
 from asyncdata.options import INFINITE_CARDINALITY, Options
+from asyncdata.recorder.log_reader import Step
 from asyncdata.transforms.balance import Balance
 from asyncdata.transforms.shard import Shard
 
@@ -30,13 +31,14 @@ class ExpectedTickets:
         self.plan, self.options = plan, options.without("record")
         self.in_order = settle(plan, options).in_order
 
-    def tickets(self, epoch: int, shares: tuple[tuple[int, int], ...], header: Mapping[str, Any]) -> Iterator[Any]:
-        """Yield the tickets, as JSON, of all elements of an epoch that a process with these shares gets."""
+    def steps(self, epoch: int, shares: tuple[tuple[int, int], ...], header: Mapping[str, Any]) -> Iterator[Step]:
+        """Yield all elements of an epoch that a process with these shares gets."""
         check_same_plan(header, self.plan)
         plan = with_seeds(self.plan, dict(header["seeds"]), True, counting())
         place = ResumePoint(with_shares(plan, iter(shares)), epoch)
         with DatasetIterator[Any](Planner(self.options), place) as elements:
             while True:
+                failed = False
                 try:
                     next(elements)
                 except StopIteration:
@@ -44,7 +46,8 @@ class ExpectedTickets:
                 except Exception as error:
                     if ended_by(elements, error):
                         raise
-                yield elements.origin()["ticket"]
+                    failed = True
+                yield Step(elements.origin()["ticket"], failed)
 
 
 def with_shares(plan: Node, shares: Iterator[tuple[int, int]]) -> Node:

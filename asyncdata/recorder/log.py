@@ -2,9 +2,9 @@
 
 A log is text, one JSON value a line. Each run, from its start or from a state, begins with a dict: what all its states
 share, how many elements had been delivered before (`begin`) and the time. A list follows for each element: its number
-in the epoch, and its ticket, as an origin has it, or `null` if it is not known. All that is written at once ends with a
-dict that says why (`state`, `end`, `left`, `more`), after how many elements, and has a hash of the run up to there: so
-a damaged file, or one that two runs wrote at once, is seen.
+in the epoch, its ticket as in an origin, or `null` if that is not known, and a third item, 1, if it failed. All that is
+written at once ends with a dict that says why (`state`, `end`, `left`, `more`), after how many elements, and has a hash
+of the run up to there: so a damaged file, or one that two runs wrote at once, is seen.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ class RunLog:
         self.path = log_path(Path(local_path(path, "a log of a run")), shares_of(place.plan))
         self.begin = self.noted = place.delivered
         self.each = place.each
-        self.pending: dict[int, Any] = {}
+        self.pending: dict[int, str] = {}
         self.chain = b""
         self.last: tuple[int, Occasion] | None = None
         self.lock = RLock()
 
-    def note(self, delivered: int, tickets: Tickets | None, count: int) -> None:
+    def note(self, delivered: int, tickets: Tickets | None, count: int, failed: bool = False) -> None:
         """Note the first `count` elements of a block, before which so many were delivered; `None` if not known.
 
         What was noted already stays: a signal handler may have ended this before.
@@ -57,7 +57,9 @@ class RunLog:
         with self.lock:
             start = self.noted - delivered
             if start < count:
-                self.pending.update(enumerate(encoded(tickets, start, count), self.noted))
+                end = ",1]" if failed else "]"
+                for place, ticket in enumerate(encoded(tickets, start, count), self.noted):
+                    self.pending[place] = f"[{place},{text_of(ticket)}{end}"
                 self.noted = delivered + count
 
     def is_long(self) -> bool:
@@ -71,7 +73,7 @@ class RunLog:
             if not self.pending and (self.last is not None or why != "end") and (why != "end" or self.last == now):
                 return
             lines = [] if self.chain else [text_of(self.head(header()))]
-            lines += [f"[{step},{text_of(ticket)}]" for step, ticket in self.pending.items()]
+            lines += self.pending.values()
             body = "".join([f"{line}\n" for line in lines]).encode()
             chain = chained(self.chain, body, why, self.noted)
             append(self.path, body + f"{text_of({why: self.noted, 'sum': chain.hex()})}\n".encode(), not self.chain)

@@ -7,13 +7,22 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from glob import glob, has_magic
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from asyncdata.errors import DataLossError, PlanError
 from asyncdata.recorder.log import FORMAT, chained
 from asyncdata.runtime.json_text import parse_json
 
-__all__ = ("Logs", "Run", "paths_of", "rank_words", "read_logs", "step_origin")
+__all__ = ("Logs", "Run", "Step", "paths_of", "rank_words", "read_logs", "step_origin")
+
+
+class Step(NamedTuple):
+    """One element in a log."""
+
+    ticket: Any
+    """As JSON; `None` if it was not known."""
+    failed: bool = False
+    """Whether its error was raised in its place."""
 
 
 @dataclass
@@ -22,8 +31,8 @@ class Run:
 
     path: str
     header: Mapping[str, Any]
-    tickets: dict[int, Any] = field(default_factory=dict[int, Any])
-    """The ticket of each element as JSON, by its number in the epoch; only of what was written completely."""
+    steps: dict[int, Step] = field(default_factory=dict[int, Step])
+    """Each element, by its number in the epoch; only what was written completely."""
     ended: int | None = None
     """How many elements the epoch had, if the run came to its end."""
 
@@ -95,7 +104,7 @@ class LogReader:
         self.run: Run | None = None
         self.header: Mapping[str, Any] | None = None
         self.body: list[bytes] = []
-        self.chunk: dict[int, Any] = {}
+        self.chunk: dict[int, Step] = {}
         self.chain = b""
         self.odd = ""
 
@@ -121,8 +130,8 @@ class LogReader:
         """Take the line of one element."""
         self.body.append(line)
         parts = cast("list[Any]", value) if isinstance(value, list) else []
-        if len(parts) == 2 and type(parts[0]) is int:
-            self.chunk[parts[0]] = parts[1]
+        if type(parts[0] if parts else None) is int and parts[2:] in ([], [1]) and len(parts) > 1:
+            self.chunk[parts[0]] = Step(parts[1], bool(parts[2:]))
         else:
             self.odd = self.odd or f"line {number} is damaged"
 
@@ -140,7 +149,7 @@ class LogReader:
         elif header is not None:
             self.run = None if self.refused(header) else Run(self.path, header)
         if right and self.run is not None:
-            self.run.tickets.update(self.chunk)
+            self.run.steps.update(self.chunk)
             self.run.ended = count if why == "end" else None
         self.chain = bytes.fromhex(marker["sum"]) if is_hash(marker["sum"]) else b""
         self.body, self.chunk, self.odd = [], {}, ""
@@ -178,13 +187,13 @@ def is_hash(value: Any) -> bool:
 
 def step_origin(logs: Logs, step: int, epoch: int | None) -> dict[str, Any]:
     """Return the origin of one step, as it was delivered last; raise if it is not there, or in several epochs."""
-    found = [run for run in logs.runs if step in run.tickets and epoch in (None, run.epoch)]
+    found = [run for run in logs.runs if step in run.steps and epoch in (None, run.epoch)]
     epochs = {run.epoch for run in found}
     if not found:
         raise DataLossError(f"the log has no step {step}{'' if epoch is None else f' in epoch {epoch}'}")
     if len(epochs) > 1:
         raise PlanError(f"step {step} is in the epochs {', '.join(map(str, sorted(epochs)))}: say which with --epoch")
     run = found[-1]
-    if run.tickets[step] is None:
+    if run.steps[step].ticket is None:
         raise DataLossError(f"step {step} cannot be replayed: its origin was not known when the log was written")
-    return {**run.header, "step": step, "ticket": run.tickets[step]}
+    return {**run.header, "step": step, "ticket": run.steps[step].ticket}

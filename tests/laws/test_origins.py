@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeAlias
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import asyncdata as ad
+from asyncdata.graph.node import nodes_of
+from asyncdata.recorder.audit import Audit, audit, leaves_of
+from asyncdata.recorder.expected import ExpectedTickets
+from asyncdata.recorder.log_reader import paths_of, read_logs
 from tests.laws.pipelines import Pipeline, pipelines
+from tests.recorder.rewriting import rewrite
 from tests.reference import failed, plain
-from tests.running import MOST
+from tests.running import MOST, taken
 
 
 def read(elements: Any, origins: list[Any] | None = None) -> list[Any]:
@@ -38,3 +47,91 @@ def test_each_element_replays_equal_from_its_origin(pipe: Pipeline, data: st.Dat
     asked = data.draw(st.lists(st.integers(0, len(found) - 1), min_size=1, max_size=12))
     with pipe.build().replay([origins[place] for place in asked]) as again:
         assert read(again) == [found[place] for place in asked]
+
+
+Leg: TypeAlias = tuple[int, int]
+"""How many elements a run reads before its last state, and how many after it."""
+
+
+def legs_of(ds: Callable[[], ad.Dataset[Any]], legs: list[Leg]) -> None:
+    """Read to the end in several runs, each of which loses some elements after its last state."""
+    state = None
+    for kept, lost in [*legs, (MOST, 0)]:
+        with ds().iterate(state=state) as elements:
+            taken(elements, kept)
+            state = json.loads(json.dumps(elements.state_dict()))
+            taken(elements, lost)
+
+
+def shares(pipe: Pipeline, ranks: int, log: Path) -> list[Callable[[], ad.Dataset[Any]]]:
+    """What builds the share of each rank, which is recorded."""
+    options = ad.Options(record=log)
+    return [
+        lambda index=index: pipe.build().shard(ranks, index).with_options(options)  # type: ignore[misc]
+        for index in range(ranks)
+    ]
+
+
+def audited(ds: ad.Dataset[Any], folder: str) -> Audit:
+    """What the logs show, compared with the pipeline."""
+    (found,) = audit(read_logs(paths_of([f"{folder}/*.jsonl"])), ExpectedTickets(ds.plan, ds.options()))
+    return found
+
+
+RENAMED = ("cache", "snapshot")
+"""Steps that name their elements in another way once they have read them all."""
+
+
+def audits(pipe: Pipeline) -> bool:
+    """Whether an audit can know: the order is fixed, elements have one name, and are not shared out already."""
+    plan = pipe.build().plan
+    return (
+        pipe.ordered
+        and plan.in_order
+        and not plan.shared
+        and not any(node.label().startswith(RENAMED) for node in nodes_of(plan))
+    )
+
+
+@settings(max_examples=settings().max_examples // 2)
+@given(
+    pipe=pipelines().filter(audits),
+    legs=st.lists(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 5)), max_size=2), min_size=1, max_size=3),
+    data=st.data(),
+)
+def test_logs_of_all_ranks_and_restarts_are_the_data_once_and_what_is_wrong_is_found(
+    pipe: Pipeline, legs: list[list[Leg]], data: st.DataObject
+) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        log = Path(folder) / "run.jsonl"
+        ranks = shares(pipe, len(legs), log)
+        for ds, some in zip(ranks, legs, strict=True):
+            legs_of(ds, some)
+        found = audited(ranks[0](), folder)
+        assert found.complete, str(found)
+        (path,) = [path for path in Path(folder).iterdir() if path.name in ("run.jsonl", f"run-0-of-{len(legs)}.jsonl")]
+        path.unlink()
+        legs_of(ranks[0], [])
+        steps = [json.loads(line) for line in path.read_text().splitlines() if line.startswith("[")]
+        places = [place for place, step in enumerate(steps) if len(step) == 2 and [*leaves_of(step[1])]]  # good ones
+        if len(places) < 2:
+            return
+        one, other = data.draw(st.lists(st.sampled_from(places), min_size=2, max_size=2, unique=True))
+        assert steps[one][1] != steps[other][1]
+        for change in (repeat, lose, swap):
+            changed = [[*step] for step in steps]
+            change(changed, one, other)
+            rewrite(path, changed)
+            assert not audited(ranks[0](), folder).complete, change
+
+
+def repeat(steps: list[Any], one: int, other: int) -> None:
+    steps[one][1] = steps[other][1]
+
+
+def lose(steps: list[Any], one: int, other: int) -> None:
+    del steps[one]
+
+
+def swap(steps: list[Any], one: int, other: int) -> None:
+    steps[one][1], steps[other][1] = steps[other][1], steps[one][1]

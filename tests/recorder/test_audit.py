@@ -15,8 +15,8 @@ from asyncdata.__main__ import main
 from asyncdata.checkpoint import merge_states
 from asyncdata.recorder.audit import Audit, audit
 from asyncdata.recorder.expected import ExpectedTickets
-from asyncdata.recorder.log import chained, text_of
 from asyncdata.recorder.log_reader import paths_of, read_logs
+from tests.recorder.rewriting import rewrite
 
 
 def pipeline(record: Path | None, count: int = 1, index: int = 0) -> ad.Dataset[Any]:
@@ -90,14 +90,10 @@ def test_another_number_of_ranks_goes_on_and_all_is_complete(tmp_path: Path, aga
 
 
 def rewritten(path: Path, change: Callable[[list[Any]], None]) -> None:
-    """Change the elements of the only run of a log, and seal it as if it had been written so."""
-    lines = path.read_text().splitlines()
-    steps = [json.loads(line) for line in lines if line.startswith("[")]
+    """Change the elements of the only run of a log."""
+    steps = [json.loads(line) for line in path.read_text().splitlines() if line.startswith("[")]
     change(steps)
-    body = "".join(f"{line}\n" for line in [lines[0], *map(text_of, steps)])
-    count = json.loads(lines[-1])["end"]
-    sealed = {"end": count, "sum": chained(b"", body.encode(), "end", count).hex()}
-    path.write_text(f"{body}{text_of(sealed)}\n")
+    rewrite(path, steps)
 
 
 def repeat(steps: list[Any]) -> None:
