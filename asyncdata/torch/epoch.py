@@ -317,7 +317,8 @@ def prepared(setup: RunSetup, loader: Any) -> tuple[SharedFunction, StandIn | No
     workers: list[LoaderWorker] = loader.workers()
     if setup.function is None:
         work, folder = pickled(GroupWork((Call("map", setup, spread=False),))), current_folder()
-        setup.function = SharedFunction(blake2b(work + os.fsencode(folder), digest_size=16).digest(), work, folder)
+        name = blake2b(work + os.fsencode(folder), digest_size=16).digest()
+        setup.function = SharedFunction(name, work, b"", folder, [])
         for worker in workers:
             worker.start()
         here = not is_iterable(setup.kind) and setup.worker_init_fn is None and not loader.timeout
