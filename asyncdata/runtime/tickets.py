@@ -96,6 +96,10 @@ class Tickets:
     def __iter__(self) -> Iterator[Ticket]:
         return map(self.__getitem__, range(len(self)))
 
+    def between(self, start: int, stop: int) -> Iterable[Ticket]:
+        """Return the tickets of elements `start` to `stop`, sooner than one by one where that is possible."""
+        return map(self.__getitem__, range(start, stop))
+
     def encoded(self, start: int, stop: int) -> list[Any]:
         """Return the tickets of elements `start` to `stop` as JSON, one by one."""
         return [encode(self[place]) for place in range(start, stop)]
@@ -162,6 +166,12 @@ class TicketSlice(Tickets):
     def __getitem__(self, index: int) -> Ticket:
         return self.base[self.start + index]
 
+    def __iter__(self) -> Iterator[Ticket]:
+        return iter(self.base.between(self.start, self.stop))
+
+    def between(self, start: int, stop: int) -> Iterable[Ticket]:
+        return self.base.between(self.start + start, self.start + stop)
+
     def at(self, count: int) -> Position:
         return self.base.at(self.start + count)
 
@@ -194,6 +204,15 @@ class JoinedTickets(Tickets):
 
     def __iter__(self) -> Iterator[Ticket]:
         return chain.from_iterable(self.parts)
+
+    def between(self, start: int, stop: int) -> Iterable[Ticket]:
+        first = bisect_left(self.stops, start + 1)
+        last = bisect_left(self.stops, stop, first)
+        begins = [end - len(part) for end, part in zip(self.stops[first : last + 1], self.parts[first:], strict=False)]
+        return chain.from_iterable(
+            part.between(max(0, start - begin), min(len(part), stop - begin))
+            for part, begin in zip(self.parts[first : last + 1], begins, strict=True)
+        )
 
     def run_from(self, ordinal: int) -> bool:
         begins = [stop - len(part) for stop, part in zip(self.stops, self.parts, strict=True)]
@@ -282,6 +301,9 @@ class TicketWrapper(Tickets):
     def __iter__(self) -> Iterator[Ticket]:
         return iter(self.base)
 
+    def between(self, start: int, stop: int) -> Iterable[Ticket]:
+        return self.base.between(start, stop)
+
     def run_from(self, ordinal: int) -> bool:
         return self.base.run_from(ordinal)
 
@@ -358,6 +380,9 @@ class ExplicitTickets(Tickets):
 
     def __iter__(self) -> Iterator[Ticket]:
         return iter(self.tickets)
+
+    def between(self, start: int, stop: int) -> Iterable[Ticket]:
+        return self.tickets[start:stop]
 
     def at(self, count: int) -> Position:
         return self.positions(count)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import random
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,8 @@ import pytest
 
 import asyncdata as ad
 from asyncdata.__main__ import main
-from asyncdata.checkpoint import merge_states
+from asyncdata.checkpoint import load, merge_states
+from asyncdata.integrations.loader import Loader
 from asyncdata.recorder.audit import Audit, audit
 from asyncdata.recorder.expected import ExpectedTickets
 from asyncdata.recorder.log_reader import paths_of, read_logs
@@ -207,5 +210,52 @@ def test_the_commands_audit_and_replay(tmp_path: Path, capsys: pytest.CaptureFix
     assert str(batches[1]) in out
     assert main(["replay", str(log), f"{program}:ds", "--step", "9"]) == 1
     assert "no step 9" in capsys.readouterr().err
+    assert main(["trace-record", "range(10):7", f"{program}:ds", str(log)]) == 0
+    (step,) = [step for step, batch in enumerate(batches) if 7 in batch]
+    assert f"epoch 0, step {step} of the one process: range(10) index 7" in capsys.readouterr().out
+    assert main(["trace-record", "range(10):99", f"{program}:ds", str(log)]) == 1
     log.write_bytes(log.read_bytes()[:-200])
     assert main(["audit", str(log)]) == 1
+
+
+KILLED = """
+import os, sys, signal
+import asyncdata as ad
+from asyncdata.checkpoint import load, save
+log, state = sys.argv[1:]
+ds = ad.Dataset.range(100).shuffle(20, seed=1).batch(4).with_options(ad.Options(record=log))
+with ds.iterate(state=load(state) if os.path.exists(state) else None) as batches:
+    for step, batch in enumerate(batches, 1):
+        if step == 4:
+            save(state, batches.state_dict())
+        if step == 7:
+            os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_a_process_that_was_killed_loses_only_steps_after_its_last_state(tmp_path: Path) -> None:
+    log, state, program = tmp_path / "run.jsonl", tmp_path / "state.json", tmp_path / "killed.py"
+    program.write_text(KILLED)
+    assert subprocess.run([sys.executable, str(program), str(log), str(state)], check=False).returncode == -9
+    (found,) = audit(read_logs([str(log)]))
+    assert found.because == ["the one process is not at the end of the epoch: 4 steps are in its log"]
+    ds = ad.Dataset.range(100).shuffle(20, seed=1).batch(4).with_options(ad.Options(record=log))
+    assert len([*ds.iterate(state=load(state))]) == 21
+    (found,) = audit(read_logs([str(log)]))
+    assert found.complete
+
+
+def test_a_loader_records_each_epoch(tmp_path: Path) -> None:
+    loader = Loader(pipeline(tmp_path / "run.jsonl"))
+    for _ in range(2):
+        for _ in loader:
+            pass
+        loader.state_dict()
+    assert [(one.epoch, one.complete) for one in seen(tmp_path)] == [(0, True), (1, True)]
+
+
+def test_a_log_is_a_file_of_this_machine() -> None:
+    with pytest.raises(ad.PlanError, match="must be the path of a file"):
+        ad.Options(record=3)  # type: ignore[arg-type]
+    with pytest.raises(ad.PlanError, match="must be on this machine"):
+        ad.Dataset.range(3).with_options(ad.Options(record="s3://bucket/run.jsonl")).iterate()

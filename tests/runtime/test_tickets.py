@@ -18,7 +18,16 @@ from asyncdata.runtime.memory_budget import MemoryBudget
 from asyncdata.runtime.meter import Meters
 from asyncdata.runtime.queue import BufferSize, LoopQueue, LoopSignal
 from asyncdata.runtime.source_state import RestorableItem, SourceSnapshot
-from asyncdata.runtime.tickets import FRESH, ExplicitTickets, FilteredTickets, Ordinals, Start, Tickets, replaying
+from asyncdata.runtime.tickets import (
+    FRESH,
+    ExplicitTickets,
+    FilteredTickets,
+    JoinedTickets,
+    Ordinals,
+    Start,
+    Tickets,
+    replaying,
+)
 from asyncdata.transforms.ignore_errors import SurvivorTickets
 from asyncdata.transforms.shard import ShardCount, ShardTickets
 
@@ -113,3 +122,13 @@ def test_only_all_of_a_run_are_one(places: list[int]) -> None:
         assert [*tickets] == [5 + place for place in places]
         assert every or not tickets.run_from(5)
         assert Start.of(replaying(9, [tickets])).back == [*tickets]
+
+
+def test_tickets_between_two_places_are_those_one_by_one() -> None:
+    parts = [Ordinals(3, 5), ExplicitTickets([(0, 1), "a", 7], lambda count: count), Ordinals(9, 9), Ordinals(1, 4)]
+    joined = JoinedTickets([*parts, JoinedTickets(parts).part(1, 6)])
+    tickets = [joined[place] for place in range(len(joined))]
+    for start in range(len(joined) + 1):
+        for stop in range(start, len(joined) + 1):
+            assert [*joined.between(start, stop)] == tickets[start:stop]
+            assert [*joined.part(start, stop)] == tickets[start:stop]

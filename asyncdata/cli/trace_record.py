@@ -1,0 +1,62 @@
+"""The command `asyncdata trace-record`: in which steps, and on which ranks, a record was delivered."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from collections.abc import Mapping
+from typing import Any
+
+from asyncdata.cli.pipeline_file import pipeline_of
+from asyncdata.recorder.locations import words_of_record
+from asyncdata.recorder.log_reader import paths_of, read_logs
+
+__all__ = ("add_parser",)
+
+DESCRIPTION = """
+Show in which steps of which ranks and epochs a record was delivered, from the logs that Options(record=) wrote: also in
+steps that a restart made again. The exit status is 1 if it is in none of them.
+"""
+
+
+def add_parser(commands: Any) -> None:
+    """Add `trace-record` to the subparsers of a command line."""
+    parser: ArgumentParser = commands.add_parser(
+        "trace-record", help="the steps in which a record was delivered", description=DESCRIPTION
+    )
+    parser.add_argument(
+        "record", type=name_and_number, metavar="NAME:NUMBER", help="a file, or a source as `replay` shows it; from 0"
+    )
+    parser.add_argument("pipeline", metavar="FILE.py:NAME", help="the pipeline: a dataset in that file, or a function")
+    parser.add_argument("logs", nargs="+", metavar="RUN.jsonl", help="logs of all ranks, or patterns")
+    parser.set_defaults(run=run)
+
+
+def name_and_number(text: str) -> tuple[str, int]:
+    """Return the name of a file and the number of a record in it."""
+    name, _, number = text.rpartition(":")
+    if not name or not number.isdecimal():
+        raise ArgumentTypeError(f"give a name and a number, as in a.tfrecord:12, not {text!r}")
+    return name, int(number)
+
+
+def run(arguments: Namespace) -> int:
+    """Print the steps."""
+    ds, found = pipeline_of(arguments.pipeline), 0
+    for run in read_logs(paths_of(arguments.logs)).runs:
+        for step, (ticket, failed) in run.steps.items():
+            records = [] if ticket is None else ds.locate({**run.header, "step": step, "ticket": ticket})
+            for record in records:
+                if is_record(record, *arguments.record):
+                    found += 1
+                    how = ", which failed" if failed else ""
+                    print(f"epoch {run.epoch}, step {step} of {run.rank}{how}: {words_of_record(record)} ({run.path})")
+    if not found:
+        print("in none of these logs")
+    return 0 if found else 1
+
+
+def is_record(record: Mapping[str, Any], name: str, number: int) -> bool:
+    """Return whether a record is the one meant; a file may be named without its folder."""
+    place = record.get("record", record.get("index"))
+    found = str(record.get("file", record.get("source", record.get("cache", ""))))
+    return place == number and (found == name or found.endswith((f"/{name}", f"\\{name}")))
