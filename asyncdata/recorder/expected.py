@@ -13,8 +13,10 @@ from asyncdata.graph.node import Node, nodes_of
 from asyncdata.graph.optimizer import Planner, settle
 from asyncdata.iterator import DatasetIterator, ended_by
 from asyncdata.options import INFINITE_CARDINALITY, Options
+from asyncdata.persistence.file_cache import FileCache
 from asyncdata.recorder.log_reader import Step
 from asyncdata.transforms.balance import Balance
+from asyncdata.transforms.cache import Cache
 from asyncdata.transforms.shard import Shard
 
 __all__ = ("ExpectedTickets",)
@@ -28,6 +30,11 @@ class ExpectedTickets:
             raise PlanError("a pipeline that never ends cannot be compared with: no log of it is complete")
         if once := [node.label() for node in nodes_of(plan) if node.once]:
             raise PlanError(f"{once[0]} can be read only once, so the pipeline cannot be run to compare with")
+        if cached := [node.label() for node in nodes_of(plan) if isinstance(node, (Cache, FileCache))]:
+            raise PlanError(
+                f"elements of {cached[0]} have other names in the run that fills it than later, so the pipeline "
+                "cannot be compared with; audit the log alone"
+            )
         self.plan, self.options = plan, options.without("record")
         self.in_order = settle(plan, options).in_order
 

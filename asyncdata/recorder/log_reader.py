@@ -156,8 +156,8 @@ class LogReader:
         return self.run if right and header is not None else None
 
     def refused(self, header: Mapping[str, Any]) -> bool:
-        """Return whether a run was written by another version, and say so."""
-        if header["log"] == FORMAT:
+        """Return whether a run was written by another version, or is none, and say so."""
+        if header["log"] == FORMAT and is_header(header):
             return False
         self.logs.faults.append(f"{self.path}: a log of format {header['log']!r:.20}; this asyncdata reads {FORMAT}")
         return True
@@ -174,6 +174,18 @@ def parsed(line: bytes) -> Any:
         return parse_json(line)
     except ValueError:
         return None
+
+
+def is_header(header: Mapping[str, Any]) -> bool:
+    """Return whether a run has what it must begin with."""
+    kinds = {"version": int, "plan": list, "seeds": list, "shares": list, "epoch": int, "begin": int, "time": str}
+    pairs = [*header.get("seeds", ()), *header.get("shares", ())] if is_all(header, kinds) else [None]
+    numbers = all(isinstance(pair, list) and [*map(type, cast("list[Any]", pair))] == [int, int] for pair in pairs)
+    return numbers and all(type(count) is int for count in header.get("each", ()))
+
+
+def is_all(header: Mapping[str, Any], kinds: Mapping[str, type]) -> bool:
+    return all(type(header.get(name)) is kind for name, kind in kinds.items())
 
 
 def rank_words(shares: Sequence[tuple[int, int]]) -> str:

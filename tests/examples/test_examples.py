@@ -69,6 +69,11 @@ PRINTED = {
         r"sum 200010000",
         r"AUTOTUNE: a call takes .*",
     ],
+    "08_recorder": [
+        r"the loss is 4\d{4,} in step \d+, whose batch has 20 records",
+        r"worst label 1000: 2\.tfrecord, record 137",
+        r"epoch 0: 50 steps, 1000 records: complete, each once",
+    ],
 }
 
 

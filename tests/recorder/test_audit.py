@@ -161,6 +161,31 @@ def test_a_log_that_was_cut_anywhere_is_never_complete(tmp_path: Path) -> None:
         assert not any(one.complete for one in seen(tmp_path)), size
 
 
+def test_a_log_in_which_any_byte_is_another_is_never_complete(tmp_path: Path) -> None:
+    train(pipeline(tmp_path / "run.jsonl"))
+    path, choose = tmp_path / "run.jsonl", random.Random(3)
+    whole = path.read_bytes()
+    assert seen(tmp_path)[0].complete
+    for _ in range(100):
+        place = choose.randrange(len(whole))
+        byte = choose.choice([one for one in b'0123456789[]{},"\n aA' if one != whole[place]])
+        path.write_bytes(whole[:place] + bytes([byte]) + whole[place + 1 :])
+        assert not any(one.complete for one in seen(tmp_path)), (place, byte)
+
+
+def test_a_run_that_resumed_while_a_cache_was_filled_cannot_be_judged(tmp_path: Path) -> None:
+    def cached() -> ad.Dataset[Any]:
+        return ad.Dataset.range(20).cache().batch(4).with_options(ad.Options(record=tmp_path / "run.jsonl"))
+
+    train(cached())
+    assert seen(tmp_path)[0].complete
+    state = train(cached(), most=4)
+    train(cached(), state)
+    assert "elements of a cache then have other names" in str(seen(tmp_path)[0])
+    with pytest.raises(ad.PlanError, match="cannot be compared with"):
+        ExpectedTickets(cached().plan, ad.Options())
+
+
 def test_a_run_goes_on_in_a_log_whose_last_line_was_cut(tmp_path: Path) -> None:
     path = tmp_path / "run.jsonl"
     state = train(pipeline(path), most=5)
