@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import Any, Final, Generic, Self, TypeVar, cast
 
 from asyncdata.checkpoint import ResumePoint, place_of_origins
-from asyncdata.errors import ResumeError
+from asyncdata.errors import ResumeError, annotate
 from asyncdata.graph.node import Node, nodes_of
 from asyncdata.graph.optimizer import Planner, settle
 from asyncdata.iterator import DatasetIterator
@@ -35,10 +34,10 @@ class Replay(Closable, Generic[T]):
     An element that failed fails again, in its place; the next call gives the next element.
     """
 
-    def __init__(self, places: Iterable[ResumePoint], options: Options) -> None:
+    def __init__(self, places: Iterable[tuple[ResumePoint, Sequence[Origin]]], options: Options) -> None:
         self._places, self._planner = deque(places), Planner(options)
         self._current: DatasetIterator[T] | None = None
-        self._left = 0
+        self._left: deque[Origin] = deque()
 
     def __iter__(self) -> Self:
         return self
@@ -48,11 +47,12 @@ class Replay(Closable, Generic[T]):
             assert self._current is not None
             try:
                 found = next(self._current, NONE_LEFT)
-            except Exception:
-                self._left -= 1
+            except Exception as error:
+                if self._left:
+                    name_step(error, self._left.popleft())
                 raise
             if found is not NONE_LEFT and self._left:
-                self._left -= 1
+                self._left.popleft()
                 return cast("T", found)
             self._end()
         raise StopIteration
@@ -60,17 +60,18 @@ class Replay(Closable, Generic[T]):
     def _begin(self) -> bool:
         """Run the next origins if none is running; return whether there are any."""
         if self._current is None and self._places:
-            place = self._places.popleft()
-            self._left = len(place.start.back)
+            place, origins = self._places.popleft()
+            self._left = deque(origins)
             self._current = DatasetIterator(self._planner, place)
         return self._current is not None
 
     def _end(self) -> None:
         """End the run whose origins were all given."""
-        left, self._left = self._left, 0
+        left, self._left = self._left, deque[Origin]()
         self.close()
         if left:
-            raise ResumeError(f"{left} of the elements to replay do not exist now: the data has changed")
+            first = left[0]
+            raise ResumeError(f"step {first['step']} of epoch {first['epoch']} is not there now: the data has changed")
 
     def close(self) -> None:
         """End what runs; the elements that are left can still be asked for, but for those of the same epoch."""
@@ -91,15 +92,15 @@ def replayed(plan: Node, origins: Iterable[Origin], options: Options) -> Replay[
     for node in nodes_of(plan):
         if node.once and listed:
             raise ResumeError(
-                f"step {listed[0]['step']} cannot be replayed: {node.label()} can be read only once; give "
-                "from_iterable something that can be iterated again"
+                f"step {listed[0]['step']} cannot be replayed: {node.label()} can be read only once; "
+                "read something that can be iterated again, or a stream that stores what it gave"
             )
     in_order = settle(plan, options).in_order
-    places: list[ResumePoint] = []
+    places: list[tuple[ResumePoint, Sequence[Origin]]] = []
     for _, some in groupby(listed, key=run_of):
         group = [*some]
         runs = [group] if in_order else [[one] for one in group]  # else they would come as they are ready
-        places += [place_of(plan, run) for run in runs]
+        places += [(place_of(plan, run), run) for run in runs]
     return Replay(places, options.without("record"))
 
 
@@ -112,9 +113,14 @@ def place_of(plan: Node, origins: list[Origin]) -> ResumePoint:
     try:
         return place_of_origins(plan, origins)
     except ResumeError as error:
-        with suppress(AttributeError):
-            error.add_note(f"step {origins[0]['step']} of epoch {origins[0]['epoch']} was to be replayed")
+        name_step(error, origins[0])
         raise
+
+
+def name_step(error: BaseException, origin: Origin) -> None:
+    """Say in a note of an error which step it is of, unless it is the element's own."""
+    if isinstance(error, ResumeError):
+        annotate(error, f"step {origin['step']} of epoch {origin['epoch']} was to be replayed")
 
 
 def check_origin(origin: Any) -> Origin:

@@ -45,6 +45,8 @@ def test_each_element_replays_equal_from_its_origin(pipe: Pipeline, data: st.Dat
     if not found:
         return
     asked = data.draw(st.lists(st.integers(0, len(found) - 1), min_size=1, max_size=12))
+    for place in asked:
+        assert json.loads(json.dumps(located := pipe.build().locate(origins[place]))) == located
     with pipe.build().replay([origins[place] for place in asked]) as again:
         assert read(again) == [found[place] for place in asked]
 

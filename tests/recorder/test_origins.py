@@ -188,5 +188,29 @@ def test_what_can_be_read_only_once_says_which_step_cannot_be_replayed() -> None
         ds.replay([origin])
 
 
+def test_a_channel_that_stores_nothing_says_which_step_cannot_be_replayed() -> None:
+    channel = ad.Channel(4)
+    channel.send_nowait([3, 4])
+    channel.close()
+    ds = ad.Dataset.from_channel(channel)
+    with ds.iterate() as items:
+        next(items), next(items)
+        origin = items.origin()
+    assert ds.locate(origin) == [{"source": "from_channel(Channel)", "index": 1}]
+    with pytest.raises(ad.ResumeError, match="step 1 cannot be replayed"):
+        ds.replay([origin])
+
+
+def test_an_element_that_is_not_there_any_more_says_which_step_it_was(tmp_path: Path) -> None:
+    (path,) = write_files(tmp_path, 1, 5)
+    _, origins = origins_of(ad.TFRecordDataset(path))
+    (path,) = write_files(tmp_path, 1, 3)
+    with ad.TFRecordDataset(path).replay([origins[1], origins[4]]) as again:
+        assert next(again) == b"0-1"
+        with pytest.raises(ad.ResumeError, match="element 4 existed") as raised:
+            next(again)
+    assert "step 4 of epoch 0 was to be replayed" in raised.value.__notes__
+
+
 def test_the_examples_of_the_page_print_what_it_says() -> None:
     check_examples("recorder.md")
