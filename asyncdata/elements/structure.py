@@ -445,7 +445,7 @@ def as_arrays(value: Any, *leaves: type[Any], tensors: bool = False) -> Any:
             return part
         if is_tensor(part):
             return part if tensors else as_array(part)[()]
-        if is_tensor_like(part):
+        if is_tensor_like(part) or issubclass(kind, Mapping):  # of a mapping NumPy would take the keys alone
             return part
         try:
             array = stack([convert(one, where) for one in part]) if begins_with(part, leaves) else asarray(part)
@@ -540,7 +540,7 @@ def spec_of(value: Any) -> Any:
                 return TensorSpec((len(cast("list[Any]", part)),), object)
             return TensorSpec(array.shape, array.dtype)
         if is_tensor(part):
-            return TensorSpec(part.shape, numpy_dtype(part))
+            return TensorSpec(None if getattr(part, "is_nested", False) else part.shape, numpy_dtype(part))
         return RaggedTensorSpec(part.shape, part.dtype) if isinstance(part, Ragged) else TensorSpec((), object)
 
     return map_leaves(describe, value)

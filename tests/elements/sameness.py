@@ -126,6 +126,12 @@ def of_arrays(got: Any, want: Any, where: str, depth: int) -> str:
     return of_attributes(got, want, where, depth) if type(want).__module__.startswith("tests") else ""
 
 
+def of_tensordicts(got: Any, want: Any, where: str, depth: int) -> str:
+    if got.batch_size != want.batch_size or [*got.keys()] != [*want.keys()]:
+        return f"{where} is {got!r}, not {want!r}"
+    return first(difference(got[key], want[key], f"{where}[{key!r}]", depth) for key in want.keys())  # noqa: SIM118  they iterate over rows
+
+
 def of_jax(got: Any, want: Any, where: str, depth: int) -> str:
     if got.dtype != want.dtype:
         return f"{where} has dtype {got.dtype}, not {want.dtype}"
@@ -156,6 +162,7 @@ def of_objects(got: Any, want: Any, where: str, depth: int) -> str:
 SEQUENCES = (list, tuple, collections.deque, collections.UserList)
 
 RULES: list[tuple[Callable[[Any], Any], Callable[[Any, Any, str, int], str]]] = [
+    (lambda want: type(want).__module__.partition(".")[0] == "tensordict", of_tensordicts),
     (is_tensor, of_tensors),
     (lambda want: isinstance(want, np.ma.MaskedArray), of_masked),
     (lambda want: isinstance(want, (np.ndarray, np.generic)), of_arrays),

@@ -13,6 +13,7 @@ import ipaddress
 import math
 import operator
 import pathlib
+import pickle
 import re
 import types
 import uuid
@@ -586,6 +587,34 @@ def tensorflow_values() -> dict[str, Make]:
     }
 
 
+def transformers_values() -> dict[str, Make]:
+    """Return them without the attributes that their own pickles leave out."""
+    import torch
+    from transformers import BatchEncoding, BatchFeature
+    from transformers.modeling_outputs import BaseModelOutput
+
+    def pickled(value: Any) -> Make:
+        return lambda: pickle.loads(pickle.dumps(value))
+
+    return {
+        "BatchEncoding": pickled(BatchEncoding({"input_ids": [[1, 2]], "attention_mask": [[1, 1]]})),
+        "BatchEncoding of arrays": pickled(BatchEncoding({"input_ids": X})),
+        "BatchEncoding of tensors": pickled(BatchEncoding({"input_ids": torch.arange(3)})),
+        "BatchFeature": pickled(BatchFeature({"input_values": X})),
+        "ModelOutput": lambda: BaseModelOutput(torch.arange(3.0)),
+    }
+
+
+def tensordict_values() -> dict[str, Make]:
+    import torch
+    from tensordict import TensorDict
+
+    return {
+        "TensorDict": lambda: TensorDict({"x": torch.arange(3), "y": {"z": torch.ones(3, 2)}}, batch_size=[3]),
+        "TensorDict without an axis": lambda: TensorDict({"x": torch.arange(3)}, batch_size=[]),
+    }
+
+
 def optional(name: str) -> dict[str, Make]:
     """Return the values of a package, which must be installed."""
     return {
@@ -593,6 +622,8 @@ def optional(name: str) -> dict[str, Make]:
         "jax": jax_values,
         "pyarrow": arrow_values,
         "pandas": frame_values,
+        "transformers": transformers_values,
+        "tensordict": tensordict_values,
         "other": other_values,
         "tensorflow": tensorflow_values,
     }[name]()

@@ -19,6 +19,8 @@ from tests.elements.table import CONTAINERS, VALUES, Make, optional
 PACKAGES = [
     pytest.param("torch", marks=pytest.mark.torch),
     pytest.param("jax", marks=pytest.mark.integrations),
+    pytest.param("transformers", marks=pytest.mark.integrations),
+    pytest.param("tensordict", marks=pytest.mark.integrations),
     pytest.param("pyarrow", marks=pytest.mark.formats),
     pytest.param("pandas", marks=pytest.mark.formats),
     pytest.param("tensorflow", marks=pytest.mark.tensorflow),
@@ -192,6 +194,41 @@ def test_to_a_batch_and_back(group: str) -> None:
         assert difference(row, batched(make())) == "", name
 
 
+def listed(value: Any) -> Any:
+    """Return a value as `from_list` has it: numbers and array-likes are NumPy's, with strings as objects."""
+
+    def one(leaf: Any, _: str) -> Any:
+        kept = (str, bytes, ad.Ragged, np.ma.MaskedArray, Mapping, type(None))
+        if isinstance(leaf, kept) or hasattr(leaf, "is_nested"):  # tensors of PyTorch
+            return leaf
+        if type(leaf) is list and leaf and hasattr(leaf[0], "is_nested"):
+            return pytest.importorskip("torch").stack(leaf)
+        array = np.asarray(leaf)
+        array = np.asarray(leaf, dtype=object) if array.dtype.kind in "US" else array
+        return array if array.ndim or isinstance(leaf, np.ndarray) else array[()]
+
+    return map_leaves(one, rebuilt(value))
+
+
+def named_or_refused(name: str) -> bool:
+    """Return whether `from_list` may refuse a value: by an error that says why."""
+    return name in {"list", "ragged list"} or "recursive" in name or name.startswith(("pandas", "polars", "arrow"))
+
+
+@pytest.mark.parametrize("group", ["values", "containers", "torch", "pandas", "transformers", "tensordict", "other"])
+def test_from_a_list(group: str) -> None:
+    odd: dict[str, str] = {}
+    for name, make in values_of(group).items():
+        try:
+            (found, other) = ad.Dataset.from_list([make(), make()])
+        except (ad.PlanError, ad.StructureError) as error:
+            odd |= {} if named_or_refused(name) else {name: repr(error)}
+            continue
+        if words := difference(found, listed(make())) or difference(other, listed(make())):
+            odd[name] = words
+    assert odd == {}
+
+
 UNTENSED = {"longdouble", "clongdouble", "np.longdouble", "ml_dtypes int4", "recursive dict", "recursive dataclass"}
 """Values of which torch has no tensors, and structures without end."""
 
@@ -222,6 +259,45 @@ def test_to_a_training_loop(group: str) -> None:
         errors = [found[name] for name in makes if name in UNTENSED]
         assert all(isinstance(error, (ad.StructureError, TypeError)) for error in errors)
         assert differences(kept, [found[name] for name in kept], never, tensed) == {}
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("group", ["values", "containers", "torch"])
+def test_to_a_trainer_from_a_process_of_its_own(group: str) -> None:
+    makes = {name: make for name, make in values_of(group).items() if name not in UNSENT | UNTENSED}
+    ds = ad.Dataset.from_iterable([make() for make in makes.values()])
+    found = read(ds.with_options(ad.Options(placement="process")).loader(), len(makes))
+    assert differences(makes, found, never, tensed) == {}
+
+
+@pytest.mark.integrations
+@pytest.mark.parametrize("group", ["values", "containers"])
+def test_to_a_device_of_jax(group: str) -> None:
+    """Arrays of numbers become JAX's, of the same dtype, or an error names the dtype; other values stay."""
+    jax = pytest.importorskip("jax")
+    makes = values_of(group)
+    ds = ad.Dataset.from_iterable([make() for make in makes.values()])
+    with jax.enable_x64(True):
+        found = dict(zip(makes, read(ds.prefetch_to_device(jax.devices("cpu")[0]), len(makes)), strict=True))
+        assert all(isinstance(found[name], (ad.StructureError, TypeError)) for name in makes if name in REFUSED_BY_JAX)
+        kept = {name: make for name, make in makes.items() if name not in REFUSED_BY_JAX}
+        assert differences(kept, [found[name] for name in kept], never, of_jax) == {}
+
+
+REFUSED_BY_JAX = UNTENSED
+"""Values of which JAX has no arrays, and structures without end."""
+
+
+def of_jax(value: Any) -> Any:
+    """Return a value as a device of JAX has it."""
+    jax = pytest.importorskip("jax")
+
+    def array(leaf: Any, _: str) -> Any:
+        if not isinstance(leaf, (np.ndarray, np.generic)) or isinstance(leaf, np.ma.MaskedArray):
+            return leaf
+        return jax.numpy.asarray(leaf.astype(leaf.dtype.newbyteorder("="))) if leaf.dtype.kind in "biufc" else leaf
+
+    return map_leaves(array, rebuilt(value))
 
 
 STEPS: dict[str, Callable[[ad.Dataset[Any]], ad.Dataset[Any]]] = {
