@@ -185,6 +185,30 @@ def test_an_id_without_data_moves_the_place() -> None:
     assert asked == ["", "6", "7"]
 
 
+@pytest.mark.parametrize("answered", ["404 Not Found", "410 Gone"])
+def test_a_server_that_says_that_it_does_not_know_the_id_is_an_error_after_all_before(answered: str) -> None:
+    async def answer(headers: dict[str, str], writer: asyncio.StreamWriter) -> None:
+        if "last-event-id" in headers:
+            writer.write(f"HTTP/1.1 {answered}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n".encode())
+        else:
+            writer.write(head("text/event-stream") + b"retry: 1\n\n" + events(range(3)))
+
+    with http(answer) as url:
+        *found, error = results(ad.Dataset.from_http_stream(url))
+    assert found == [0, 1, 2]
+    assert isinstance(error, Failed)
+
+
+def test_a_server_that_begins_anew_with_an_id_that_it_does_not_know_repeats_its_events() -> None:
+    """What an id means is the server's: the client cannot know that events were given before."""
+
+    async def answer(headers: dict[str, str], writer: asyncio.StreamWriter) -> None:
+        writer.write(head("text/event-stream") + b"retry: 1\n\n" + events(range(3)))
+
+    with http(answer) as url:
+        assert list(ad.Dataset.from_http_stream(url).take(7)) == [0, 1, 2, 0, 1, 2, 0]
+
+
 @pytest.mark.parametrize("elsewhere", [False, True])
 def test_headers_go_to_no_other_host(elsewhere: bool) -> None:
     secrets = {"Authorization": "Bearer x", "X-Api-Key": "k", "Cookie": "c=1", "Accept": "text/event-stream"}
