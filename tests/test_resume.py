@@ -701,7 +701,7 @@ FROM_FUNCTIONS = [
     lambda ds, fn: ds.interleave(fn),
     lambda ds, fn: ds.interleave(fn, num_parallel_calls=2),
     lambda ds, fn: ds.flat_map(fn).shuffle(4, seed=1),
-    lambda ds, fn: ds.flat_map(lambda n: ad.Dataset.range(2).interleave(fn)).repeat(2),
+    lambda ds, fn: ds.take(2).flat_map(lambda n: ad.Dataset.range(2).interleave(fn)).repeat(2),
 ]
 
 
