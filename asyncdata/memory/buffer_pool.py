@@ -42,7 +42,7 @@ def keep_memory_warm() -> None:
     size that counts. A thread's memory comes in heaps of 64 MB, and an empty heap is unmapped at once unless the
     padding covers it. Other allocators are not affected. No pages are touched.
     """
-    bytearray(MAX_BUFFER_BYTES)
+    np.empty(MAX_BUFFER_BYTES, np.uint8)  # a bytearray would be filled with zeros
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
     if mallopt is not None:  # musl does not have it
         mallopt(M_TOP_PAD, MAX_POOL_BYTES)  # from here on the thresholds stay where they are

@@ -158,7 +158,9 @@ def work():
         made()
     print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 
+first = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
 keep_memory_warm()
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - first)
 thread = threading.Thread(target=work)
 thread.start()
 thread.join()
@@ -168,4 +170,6 @@ thread.join()
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="about glibc's heaps of 64 MB")
 def test_blocks_across_the_border_of_two_heaps_of_a_thread_are_of_memory_that_is_there() -> None:
     ran = subprocess.run([sys.executable, "-c", FAULTS], capture_output=True, text=True, check=True)
-    assert int(ran.stdout) < 1_000  # 16,000 if the second heap is unmapped each time
+    keeping, working = map(int, ran.stdout.split())
+    assert keeping < 100  # 8,000 if all of the block is written
+    assert working < 1_000  # 16,000 if the second heap is unmapped each time
