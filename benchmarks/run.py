@@ -34,6 +34,7 @@ BENCHMARKS = (
     "loaders/slowing",
     "loaders/small_files",
     "loaders/random_access",
+    "many_cores",
     "micro/balance",
     "micro/catalogue",
     "micro/costs",

@@ -30,6 +30,7 @@ BENCHMARKS = {
     "loaders/resume": "asyncdata: state",
     "loaders/slowing": "2 processes",
     "loaders/small_files": "map(read_file)",
+    "many_cores": "2 workers: trainer, an image",
     "micro/balance": "an element that every rank reads",
     "micro/catalogue": "rebatch(40), rows of 150 KB",
     "micro/costs": "start and stop of a pipeline",
@@ -53,7 +54,7 @@ SLOW = {
         "slowing",
     )
 }
-SLOW |= {"guide", "micro/catalogue", "micro/costs", "micro/memory", "micro/states"}
+SLOW |= {"guide", "many_cores", "micro/catalogue", "micro/costs", "micro/memory", "micro/states"}
 EACH = [
     pytest.param(*pair, id=pair[0], marks=[pytest.mark.slow] if pair[0] in SLOW else []) for pair in BENCHMARKS.items()
 ]
@@ -89,6 +90,15 @@ def test_run_knows_every_benchmark() -> None:
 def test_devices_are_measured_where_there_is_a_gpu(tmp_path: Path) -> None:
     assert "ring, compute 4 copies" in run("devices", "--device", "simulated", "--json", str(tmp_path / "rows.json"))
     assert len(json.loads((tmp_path / "rows.json").read_text())["rows"]) == 20
+
+
+@pytest.mark.torch
+@pytest.mark.slow
+def test_training_on_many_cores_is_measured_on_a_device(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    assert "small network on cpu: asyncdata" in run(
+        "many_cores", "--device", "cpu", "--json", str(tmp_path / "rows.json")
+    )
 
 
 @pytest.mark.formats
