@@ -10,7 +10,7 @@ from asyncdata.executors.autotune_model import CHEAP, FIRST, Cost, PaceModel, Wa
 from asyncdata.runtime import forks
 from asyncdata.runtime.host_resources import lock_is_held, usable_cores
 
-__all__ = ("Choice", "Sample", "Tuning", "Usage")
+__all__ = ("Choice", "Period", "Sample", "Tuning", "Usage")
 
 SINGLE: Final = 3
 LOOK: Final = 0.02
@@ -27,7 +27,8 @@ most."""
 
 SOONEST: Final = 1.0
 LATEST: Final = 16.0
-"""Seconds after which choices are tried again after an evident change: at first, and however often that was done."""
+"""Seconds after which choices are tried again when the reader had enough meanwhile, or calls have changed evidently: at
+first, and for the latter at most; for the former at most `MOST_PATIENCE`."""
 
 CHANGED: Final = 2.5
 """How many times as long, or as short, calls must take to have changed evidently."""
@@ -120,8 +121,12 @@ class Period:
 
     @property
     def own(self) -> float:
-        """The part of the calls' time that other programs did not take."""
-        return 1 - self.queued / self.asked if self.asked else 1.0
+        """The part of the calls' time that other programs did not take. What the calls compute on all cores together,
+        others cannot have taken: of more threads than cores each waits for the others."""
+        if not self.asked:
+            return 1.0
+        cores = self.cpu / self.passed / usable_cores() if self.passed > 0 else 0.0
+        return min(1.0, max(1 - self.queued / self.asked, cores))
 
     @property
     def contended(self) -> bool:
@@ -164,6 +169,8 @@ class Tuning:
         self.caution = SOONEST
         self.repeated = False
         """Whether single calls were measured once more, as later ones were unlike them."""
+        self.rested = False
+        """Whether the reader has had enough since choices were tried last."""
         self.group = 1
         """How many elements a worker was handed at a time, last."""
         self.pool: object = None
@@ -178,7 +185,8 @@ class Tuning:
     def model(self) -> PaceModel:
         """What follows from what was measured."""
         processes = self.processes and lock_is_held()
-        return PaceModel(usable_cores(), self.waiting, processes, self.cost, self.paces)
+        away = self.usual.get(("process", usable_cores()))
+        return PaceModel(usable_cores(), self.waiting, processes, self.cost, self.paces, away)
 
     def forget(self) -> None:
         """Begin with one call at a time; awaiting one is known to wait."""
@@ -236,7 +244,7 @@ class Tuning:
             if self.choice.where == "process" or period.passed < PERIOD:  # nothing is made twice of slow calls
                 self.period = Period(sample.at)
                 return
-        if period.passed >= (WATCH if self.settled and self.complete else PERIOD):
+        if period.passed >= (WATCH if self.settled and self.complete and not self.rested else PERIOD):
             self.judge()
 
     # what was measured
@@ -282,7 +290,7 @@ class Tuning:
         self.since = self.since or self.period.now
         if not self.period.starved:
             self.keep()
-        elif self.complete:
+        elif self.complete and self.choice.way in self.usual:
             self.watch()
         elif self.misled:
             self.repeated = True
@@ -305,6 +313,7 @@ class Tuning:
 
     def keep(self) -> None:
         """Stay, as the reader has enough; but leave the interpreter lock to it if it is in want of that."""
+        self.rested = True
         model, period = self.model, self.period
         process: Way = ("process", usable_cores())
         contended = self.settled and self.choice.where == "thread" and period.contended
@@ -318,18 +327,21 @@ class Tuning:
             self.period = Period(period.now)
 
     def watch(self) -> None:
-        """Forget what was measured if calls have changed; after some time, try again what was slower than it should
-        be."""
+        """Forget what was measured if calls have changed; after some time, or if the reader had enough meanwhile, try
+        again what was slower than it should be."""
         period = self.period
         lasted = period.now - self.since
         usual = self.usual[self.choice.way]
-        if not usual / CHANGED <= period.each <= usual * CHANGED and lasted >= self.caution:
-            self.caution = min(2 * self.caution, LATEST)
+        if not usual / CHANGED <= period.each <= usual * CHANGED and lasted >= min(self.caution, LATEST):
+            self.caution = min(2 * self.caution, MOST_PATIENCE)
             self.repeated = False
             self.forget()
-        elif lasted >= self.patience:
-            self.patience = min(2 * self.patience, MOST_PATIENCE)
-            self.since = period.now
+        elif lasted >= (self.caution if self.rested else self.patience):
+            if self.rested:
+                self.caution = min(2 * self.caution, MOST_PATIENCE)
+            else:
+                self.patience = min(2 * self.patience, MOST_PATIENCE)
+            self.since, self.rested = period.now, False
             self.measure_again()
             for way in self.model.disappointing:
                 del self.paces[way]

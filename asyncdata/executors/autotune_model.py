@@ -31,8 +31,13 @@ WIDER: Final = 1.2
 CHEAP_GAIN: Final = 2.0
 SEND: Final = 5e-6
 SEND_BYTE: Final = 1e-9
-"""Cheap functions are called in processes if that is expected to have so many times the pace. To send an element and
-its result takes so many seconds, and so many more for each byte."""
+"""Cheap functions are called in processes if that has so many times the pace. To send an element and its result takes
+so many seconds, and so many more for each byte."""
+
+CONTENDED: Final = 2.0
+HELD: Final = 0.3
+"""How many times as long as alone calls take in threads that wait for the interpreter lock, and for what part of the
+time calls compute at least if they do."""
 
 
 class Cost(NamedTuple):
@@ -69,6 +74,8 @@ class PaceModel(NamedTuple):
     """Whether calls may be made in worker processes, and that could be worth it."""
     cost: Cost
     paces: dict[Way, float]
+    away: float | None = None
+    """Seconds of a call in a worker process, once that was measured."""
 
     @property
     def ways(self) -> list[Way]:
@@ -84,29 +91,33 @@ class PaceModel(NamedTuple):
     @property
     def best(self) -> Way:
         """The choice with the least expense of those that were about as fast as the fastest."""
-        return least(self.ways, self.paces) or self.ways[0]
+        return least(self.ways, {way: self.worth(way, pace) for way, pace in self.paces.items()}) or self.ways[0]
+
+    def worth(self, way: Way, pace: float) -> float:
+        """Return the pace of a choice, less what cheap functions must gain in processes."""
+        return pace / CHEAP_GAIN if way[0] == "process" and self.cost.seconds < CHEAP else pace
 
     @property
     def promising(self) -> Way | None:
         """The choice to try next: of those not measured, one that should be faster than the best one measured."""
         paces = {way: self.expected(way) for way in self.ways if way not in self.paces and self.is_reachable(way)}
         way = least(self.ways, paces)
-        return way if way and paces[way] > PROMISING * self.paces[self.best] else None
+        return way if way and paces[way] > PROMISING * self.paces.get(self.best, 0.0) else None
 
     @property
     def disappointing(self) -> list[Way]:
         """The choices that were slower than the best one and should be faster, as something else may have been the
         cause."""
         best = self.best
-        return [way for way in self.paces if way != best and self.expected(way) > PROMISING * self.paces[best]]
+        return [way for way in self.paces if way != best and self.expected(way) > PROMISING * self.paces.get(best, 0.0)]
 
     def expected(self, way: Way) -> float:
         """Return how many elements a second a choice can have at most, by what is known of others."""
         where, workers = way
-        seconds, _, nbytes = self.cost
+        seconds, cpu, nbytes = self.cost
         if where == "process":
-            pace = workers / (seconds + SEND + SEND_BYTE * nbytes)
-            return min(pace, self.computed) / (CHEAP_GAIN if seconds < CHEAP else 1)
+            call = self.away or (cpu if self.threads_contend else seconds) + SEND + SEND_BYTE * nbytes
+            return self.worth(way, min(workers / call, self.computed))
         tried = sorted([(width, pace) for (place, width), pace in self.paces.items() if place == where])
         fewer = [pair for pair in tried if pair[0] < workers]
         more = [pace for width, pace in tried if width > workers]
@@ -117,6 +128,15 @@ class PaceModel(NamedTuple):
             return pace
         pace = max(pace, 1 / seconds) if width == 1 else pace
         return min(pace * workers / width, self.computed, self.filled if workers > self.cores else inf, *more)
+
+    @property
+    def threads_contend(self) -> bool:
+        """Whether calls in threads take longer than alone, and compute a good deal, though cores are free: then they
+        wait for the interpreter lock, which they would not in processes."""
+        tried = [(width, pace) for (where, width), pace in self.paces.items() if where == "thread"]
+        width, pace = max(tried, default=(0, 0.0))
+        busy = pace * self.cost.cpu
+        return width > CONTENDED * pace * self.cost.seconds and HELD < busy < COMPUTES * self.cores
 
     @property
     def computed(self) -> float:

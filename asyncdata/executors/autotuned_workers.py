@@ -41,8 +41,8 @@ class InlineWorkers(Workers):
         finished(group)
 
 
-WATCHED: Final = 8
-"""Threads report what they use for one group in so many, once a choice is settled; before that for each."""
+REPORT: Final = 0.05
+"""Seconds from one group that reports what it used to the next, once a choice is settled; before that each does."""
 
 
 class FixedChunkSizer(ChunkSizer):
@@ -140,7 +140,7 @@ class AutotunedWorkers(Workers):
     def watch(self, workers: Workers) -> None:
         """Have threads report what they use as often as the tuner needs it."""
         if isinstance(workers, ThreadWorkers):
-            workers.watched = WATCHED if self.tuning.settled else 1
+            workers.interval = REPORT if self.tuning.settled else 0.0
 
     def submit(self, group: Group, finished: Callable[[Group], None]) -> None:
         choice = self.tuning.consider()

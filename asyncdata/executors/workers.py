@@ -8,6 +8,7 @@ import time
 from collections import deque
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, nullcontext
+from math import inf
 from typing import Any, ClassVar, Final
 
 from asyncdata.executors.function_call import ChunkSizer, Deadline, ThreadPool, never
@@ -21,9 +22,6 @@ from asyncdata.runtime.thread_usage import ThreadUsage
 __all__ = ("Group", "RemoteExecutor", "TaskWorkers", "ThreadWorkers", "Workers")
 
 THREAD_GROUP: Final = 5e-4
-
-PROBE: Final = 0.05
-"""Seconds from one measurement to the next of how long it takes to get the interpreter lock: up to 5 ms."""
 
 MANY: Final = 256
 MANY_SECONDS: Final = 0.02
@@ -70,7 +68,7 @@ class Group:
         self.ended = 0.0  # when that was; in which thread, task or process
         self.lane = 0
         self.retries = 0  # how many calls were made again, if that was in another process
-        self.asked = False  # whether the system was asked for `queued` and for
+        self.asked = False  # whether the system was asked for `queued` and for `pauses`
         self.pauses = 0  # how often its thread gave up its core voluntarily
         self.blocked = 0.0  # how many seconds its thread waited for the interpreter lock; 0 if that was not measured
 
@@ -144,10 +142,10 @@ class ThreadWorkers(Workers):
 
     Workers that take many elements at once get about a hundred, if these take no longer than 20 ms.
 
-    While they are `watched`, one group in so many also reports what it used.
+    Groups report what they used, at most one in `interval` seconds.
     """
 
-    watched = 0
+    interval = inf
 
     def __init__(
         self, scope: Scope, count: int, work: Callable[[Block, Deadline], Done], many_at_once: bool = False
@@ -157,18 +155,16 @@ class ThreadWorkers(Workers):
         self.work = work
         self.count = count
         self.threads = ThreadPool(scope.owned.start, count, "asyncdata-map")
-        self.begun = 0  # how many groups were begun, about
-        self.probed = 0.0  # when it was measured last how long it takes to get the interpreter lock
+        self.reported = 0.0  # when one of them began last
 
     def submit(self, group: Group, finished: Callable[[Group], None]) -> None:
         def job() -> None:
             if self.late or group.recalled or self.is_stopped():
                 return
             RETRIED.set(self.retried)
-            self.begun += 1
-            asked = self.watched and self.begun % self.watched == 0
-            if asked:
-                group.blocked = self.probe()
+            if asked := time.perf_counter() - self.reported >= self.interval:
+                self.reported = time.perf_counter()
+                group.blocked = blocked() if self.interval else 0.0
             before, computed = ThreadUsage.now() if asked else None, time.thread_time()
             group.work(self.work, self.pace, self.is_stopped)
             self.late = self.in_order and group.given_up
@@ -180,15 +176,6 @@ class ThreadWorkers(Workers):
 
         self.threads.submit(job)
 
-    def probe(self) -> float:
-        """Give up the interpreter lock now and then, and return how many seconds it took to get it back."""
-        begin = time.perf_counter()
-        if begin - self.probed < PROBE:
-            return 0.0
-        self.probed = begin
-        time.sleep(0)
-        return time.perf_counter() - begin
-
     def is_stopped(self) -> bool:
         """Return whether no results are wanted any more."""
         return self.threads.stopped
@@ -198,6 +185,13 @@ class ThreadWorkers(Workers):
 
     def stop(self) -> None:
         self.threads.stop()
+
+
+def blocked() -> float:
+    """Give up the interpreter lock, and return how many seconds it took to get it back."""
+    begin = time.perf_counter()
+    time.sleep(0)
+    return time.perf_counter() - begin
 
 
 class TaskWorkers(Workers):

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 import asyncdata as ad
 from asyncdata.executors import autotune, autotuned_workers
-from asyncdata.executors.autotune import Choice, Sample, Tuning, Usage
+from asyncdata.executors.autotune import Choice, Period, Sample, Tuning, Usage
 from asyncdata.executors.process.pool import WorkerPool
 from tests.marks import first_by_default
 
@@ -230,6 +230,25 @@ def test_a_reader_that_begins_to_wait_is_noticed(clock: Any) -> None:
     drive(tuning, clock, Function(4e-3, speedup=frees_the_lock), 5, hungry=False)
     drive(tuning, clock, Function(4e-3, speedup=frees_the_lock), 4)
     assert tuning.choice[:2] == ("thread", 2)
+
+
+def test_a_choice_that_was_measured_before_the_reader_had_enough_is_soon_tried_again(clock: Any) -> None:
+    """A model was compiled then: calls waited for the interpreter lock, and more threads were no faster."""
+    tuning = Tuning()
+    drive(tuning, clock, Function(0.02, 0.01, up_to(8)), 2)
+    assert tuning.choice[:2] == ("thread", 8)
+    tuning.patience = 10_000.0
+    drive(tuning, clock, Function(0.02, 0.01, waits), 3, hungry=False)
+    assert tuning.choice[:2] == ("thread", 8)
+    drive(tuning, clock, Function(0.02, 0.01, waits), 2)
+    assert tuning.choice[:2] == ("thread", 64)
+
+
+def test_more_threads_than_cores_do_not_blame_other_programs_for_what_they_compute(clock: Any) -> None:
+    period = Period(1.0)
+    for _ in range(64):  # each had a core for a 32nd of the time
+        period.add(Sample(1, 0.32, 0.01, Choice("thread", 64, ""), 1.32, Usage(0.31, 1, 0.0)))
+    assert period.own == pytest.approx(1.0)
 
 
 def test_a_function_that_changes_is_tried_anew(clock: Any) -> None:

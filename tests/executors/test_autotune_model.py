@@ -34,6 +34,9 @@ ALONE: dict[Way, float] = {("thread", 1): 1000.0}
         (model(16, WAITS, {("thread", 1): 250}), ("thread", 16)),
         (model(2, WAITS, {("thread", 1): 250, ("thread", 8): 2000}), ("thread", 16)),
         (model(2, WAITS, {("thread", 1): 250, ("thread", 8): 2000, ("thread", 16): 2100}), None),
+        (model(2, Cost(2e-3, 6e-4), {("thread", 1): 500, ("thread", 8): 1200, ("thread", 16): 1250}), ("process", 2)),
+        (model(2, Cost(4e-3, 4e-5), {("thread", 1): 250, ("thread", 8): 500, ("thread", 16): 510}), None),
+        (model(2, Cost(2e-3, 6e-4), {("thread", 1): 500, ("thread", 8): 1200, ("thread", 16): 1250}, away=2e-3), None),
         (model(2, CHEAP, {("inline", 1): 1e6}), None),
         (model(16, Cost(2e-5, 2e-5), {("inline", 1): 5e4}), ("process", 16)),
         (model(2, Cost(), {("task", 8): 100.0}, waiting="task", processes=False), ("task", 16)),
@@ -49,6 +52,9 @@ ALONE: dict[Way, float] = {("thread", 1): 1000.0}
         "a thread for each core, if calls wait",
         "twice as many",
         "twice as many were no faster",
+        "threads wait for the interpreter lock, as the first calls did",
+        "threads wait for something else",
+        "calls take as long in processes, as was measured",
         "cheap calls stay",
         "cheap calls where there are many cores",
         "coroutines",
@@ -63,6 +69,11 @@ def test_the_choice_with_the_least_expense_is_the_best_of_those_that_are_about_a
     assert model(2, PYTHON, paces).best == ("thread", 2)
     assert model(2, PYTHON, {**paces, ("process", 2): 2100}).best == ("process", 2)
     assert model(2, PYTHON, {}).best == ("thread", 1)
+
+
+def test_cheap_functions_are_called_in_processes_if_that_is_twice_as_fast() -> None:
+    assert model(16, CHEAP, {("inline", 1): 1e6, ("process", 16): 1.9e6}).best == ("inline", 1)
+    assert model(16, CHEAP, {("inline", 1): 1e6, ("process", 16): 2.2e6}).best == ("process", 16)
 
 
 def test_a_choice_that_should_be_faster_than_it_was_is_tried_again() -> None:

@@ -63,6 +63,7 @@ SCENARIOS: dict[str, Machine] = {
     "2: sleep, holds the lock": Machine(2, SLEEP, HOLDS_THE_LOCK),
     "2: small server": Machine(2, SMALL_SERVER),
     "2: sleep, compiles while large buffers are filled": Machine(2, SLEEP, COMPILING_LATER, room=4000),
+    "2: server, compiles while large buffers are filled": Machine(2, SERVER, COMPILING_LATER, room=4000),
     "2: sleep, unsteady": Machine(2, SLEEP, TRAINER, unsteady=0.6),
     "2: python, unsteady": Machine(2, PYTHON, TRAINER, unsteady=0.6),
     "2: sleep, a pause each second": Machine(2, SLEEP, Reader(pace=20_000, lock=0.05, cores=0.1, away=PAUSES)),
