@@ -7,7 +7,10 @@ from typing import Any, Generic, TypeVar
 
 from asyncdata.errors import PlanError, ResumeError
 from asyncdata.graph.node import check_count
+from asyncdata.observe.bottleneck import Bottleneck
+from asyncdata.observe.statistics import Statistics
 from asyncdata.torch.epoch import VERSION, Epoch, InlineEpoch, WorkerEpoch, position_from_json, state_before_first
+from asyncdata.torch.epoch_meter import EpochMeter
 from asyncdata.torch.index_batches import is_within
 from asyncdata.torch.internals import Base, base_fields, check_supported, pinned, pins
 from asyncdata.torch.sampler_attributes import SamplerAttributes
@@ -114,6 +117,23 @@ class DataLoader(Base, Generic[T]):
         if state_dict.get("version") != VERSION:
             raise ResumeError(f"load_state_dict needs what state_dict of a DataLoader returned, got {state_dict!r:.80}")
         self._loaded = dict(state_dict)
+
+    def stats(self) -> Statistics:
+        """Return the statistics of the latest epoch so far: print them.
+
+        They are those of a pipeline with two steps: the sampler, and a map whose function reads and collates a batch.
+        """
+        return self._measured().stats()
+
+    def bottleneck(self) -> Bottleneck:
+        """Return what limits the latest epoch, and what to do: print it."""
+        return EpochMeter.bottleneck(self._measured().stats())
+
+    def _measured(self) -> Epoch[T]:
+        """Return the latest epoch."""
+        if self._latest is None:
+            raise PlanError("nothing was read yet: read some batches first")
+        return self._latest
 
     def skip(self, count: int) -> None:
         """Leave out the next `count` batches: the next iteration begins behind them, and its state counts them.

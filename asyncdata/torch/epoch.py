@@ -16,6 +16,8 @@ from asyncdata.executors.group_work import GroupWork
 from asyncdata.executors.process.imports import current_folder
 from asyncdata.executors.process.pool import SharedFunction
 from asyncdata.executors.process.workers import pickled
+from asyncdata.observe.statistics import Statistics
+from asyncdata.torch.epoch_meter import EpochMeter
 from asyncdata.torch.generators import states_from_json, states_to_json
 from asyncdata.torch.index_batches import IndexBatches, is_within, unread
 from asyncdata.torch.internals import is_iterable
@@ -50,6 +52,8 @@ class Epoch(Generic[T]):
         self.epoch = number
         self.given = 0
         self.ended = False
+        ahead = loader.num_workers * (loader.prefetch_factor or 0)
+        self.meter = EpochMeter(type(loader.index_sampler).__name__, loader.num_workers, ahead)
         self.indices = IndexBatches(loader, loader.kept_seed(saved), saved)
         within = saved if saved is not None and is_within(saved) else None
         if within is None and not is_iterable(loader.kind):
@@ -81,10 +85,25 @@ class Epoch(Generic[T]):
         if self.ended:
             raise StopIteration
         try:
-            return self.batch()
+            with self.meter.times:
+                return self.batch()
         except StopIteration:
             self.ended = True
+            self.meter.times.end()
+            self.meter.clock.end()
             raise
+        except Exception as error:
+            self.meter.times.raises(error)
+            raise
+
+    def stats(self) -> Statistics:
+        """Return the statistics so far."""
+        return self.meter.statistics(self.indices.taken, self.given, self.outstanding, self.ended)
+
+    @property
+    def outstanding(self) -> int:
+        """How many batches are asked for and not given."""
+        return 0
 
     def state_dict(self) -> dict[str, Any]:
         """Return the position behind the batch that was given last."""
@@ -123,7 +142,8 @@ class InlineEpoch(Epoch[T]):
     def batch(self) -> Any:
         index = next(self.indices)
         try:
-            data = self.fetcher.fetch(index)
+            with self.meter.fetched():
+                data = self.fetcher.fetch(index)
         except StopIteration:
             self.check_epoch()
             raise
@@ -198,7 +218,9 @@ class WorkerEpoch(Epoch[T]):
 
     def ask(self) -> bool:
         """Ask for one more batch; return whether there is one, and a worker for it."""
+        begin = time.perf_counter()
         index = next(self.indices, ENDED)
+        self.meter.sampling += time.perf_counter() - begin
         if index is ENDED:
             return False
         worker = self.free_worker()
@@ -254,7 +276,8 @@ class WorkerEpoch(Epoch[T]):
         if self.stand_in is not None and all(worker.has_started() for worker in self.workers):
             self.hand_over()
         if self.stand_in is not None:
-            reply = self.stand_in.fetch(self.held.popleft())
+            with self.meter.fetched():
+                reply = self.stand_in.fetch(self.held.popleft())
             self.took(reply)
             return reply
         found = self.arrived.pop(self.wait())
@@ -291,6 +314,11 @@ class WorkerEpoch(Epoch[T]):
     def took(self, reply: BatchReply) -> None:
         """Take note of a reply, from whichever thread received it."""
         self.made[reply.worker] = reply.position
+        self.meter.fetching += reply.seconds
+
+    @property
+    def outstanding(self) -> int:
+        return len(self.waiting)
 
     def settle(self) -> None:
         """Wait for all that was asked for, and keep it: workers that stay draw their numbers in this order."""

@@ -210,6 +210,7 @@ class LoaderWorker:
         if isinstance(found, RemoteError):
             inbox.arrived[number] = found.failure(None).error
         else:
+            found.seconds = answer.seconds
             inbox.took(found)
             inbox.arrived[number] = found
 

@@ -94,7 +94,7 @@ class BatchRequest:
 class BatchReply:
     """A batch or an error, and the position of the worker behind it. Opaque, so that the batch travels as it is."""
 
-    __slots__ = ("data", "ended", "error", "number", "position", "worker")
+    __slots__ = ("data", "ended", "error", "number", "position", "seconds", "worker")
 
     def __init__(
         self,
@@ -112,6 +112,8 @@ class BatchReply:
         self.worker = worker
         self.position = position
         self.error = error
+        self.seconds = 0.0
+        """How long it took, where it was received from a worker."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         return BatchReply, (self.data, self.ended, self.error, self.number, self.worker, self.position)

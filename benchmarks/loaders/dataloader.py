@@ -3,7 +3,7 @@
     python benchmarks/loaders/dataloader.py [--quick] [--json FILE]
 
 Each loader runs each job in a process of its own. The first batch is timed from building the loader in a process that
-has imported both; the others in the second epoch, when all is warm. A trainer's processor time is that of all threads
+has imported both; the others in the third epoch, when all is warm. A trainer's processor time is that of all threads
 of its process. The JPEG files have 500 x 375 pixels.
 """
 
@@ -108,7 +108,7 @@ def job_of(name: str, folder: str, quick: bool) -> tuple[Any, dict[str, Any]]:
 
 
 def measure(side: str, name: str, folder: str, quick: bool) -> dict[str, float]:
-    """Run a job; return seconds to the first batch, and for each batch of the second epoch seconds and processor
+    """Run a job; return seconds to the first batch, and for each batch of the third epoch seconds and processor
     seconds of this process."""
     import torch.utils.data
 
@@ -123,6 +123,10 @@ def measure(side: str, name: str, folder: str, quick: bool) -> dict[str, float]:
     next(batches)
     first = time.perf_counter() - begin
     for _ in batches:
+        pass
+    for worker in loader.workers() if side == "asyncdata" else ():
+        worker.wait_for_start()
+    for _ in loader:
         pass
     count, before, begin = 0, processor_seconds(), time.perf_counter()
     for _ in loader:

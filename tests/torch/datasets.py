@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import threading
+import time
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -168,6 +169,14 @@ def numbers_of(samples: list[Any]) -> list[int]:
 def wait_at_one(samples: list[int]) -> list[int]:
     if samples == [1]:
         threading.Event().wait(5)
+    return samples
+
+
+def slow(samples: list[int]) -> list[int]:
+    """Compute for about ten milliseconds."""
+    end = time.thread_time() + 0.01
+    while time.thread_time() < end:
+        pass
     return samples
 
 

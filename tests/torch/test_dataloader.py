@@ -30,6 +30,7 @@ from tests.torch.datasets import (
     remember,
     remembered,
     seed,
+    slow,
     started,
     wait_at_one,
 )
@@ -264,3 +265,16 @@ def test_the_first_batches_are_made_here_until_the_workers_have_started(monkeypa
 def test_worker_init_fn_is_called_once_for_each_worker_and_epoch() -> None:
     loader = DataLoader(Numbers(4), 1, num_workers=2, worker_init_fn=remember, collate_fn=remembered)
     assert [*loader] == [*loader] == [[0], [1], [0], [1]]
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_statistics_name_the_step_that_limits_the_loop(workers: int) -> None:
+    loader = DataLoader(Numbers(40), 2, num_workers=workers, collate_fn=slow)
+    with pytest.raises(ad.PlanError, match="nothing was read yet"):
+        loader.stats()
+    assert len(list(loader)) == 20
+    stats = loader.stats()
+    assert (stats.elements, stats.state) == (20, "ended")
+    assert [step.items for step in stats.steps] == [20, 20]
+    assert "fetch_batch" in loader.bottleneck().step
+    assert "num_workers" in str(loader.bottleneck()) or not workers
