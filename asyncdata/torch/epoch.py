@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections import deque
 from collections.abc import Mapping
-from hashlib import blake2b
 from itertools import count as counting
 from typing import Any, Final, Generic, Self, TypeVar
 
 from asyncdata.errors import PlanError, ResumeError
 from asyncdata.executors.function_call import Call
 from asyncdata.executors.group_work import GroupWork
-from asyncdata.executors.process.imports import current_folder
 from asyncdata.executors.process.pool import SharedFunction
-from asyncdata.executors.process.workers import pickled
+from asyncdata.executors.process.workers import held_by
 from asyncdata.observe.statistics import Statistics
 from asyncdata.torch.epoch_meter import EpochMeter
 from asyncdata.torch.generators import states_from_json, states_to_json
 from asyncdata.torch.index_batches import IndexBatches, is_within, unread
 from asyncdata.torch.internals import is_iterable
-from asyncdata.torch.worker_process import LoaderWorker, wait_for_any
+from asyncdata.torch.worker_process import FUNCTIONS, LoaderWorker, wait_for_any
 from asyncdata.torch.worker_run import (
     ENDED,
     BatchReply,
@@ -344,14 +341,13 @@ def prepared(setup: RunSetup, loader: Any) -> tuple[SharedFunction, StandIn | No
     """
     workers: list[LoaderWorker] = loader.workers()
     if setup.function is None:
-        work, folder = pickled(GroupWork((Call("map", setup, spread=False),))), current_folder()
-        name = blake2b(work + os.fsencode(folder), digest_size=16).digest()
-        setup.function = SharedFunction(name, work, b"", folder, [])
+        work = GroupWork((Call("map", setup, spread=False),))
+        setup.function = FUNCTIONS.function(work, held_by(work, private=True))
         for worker in workers:
             worker.start()
         here = not is_iterable(setup.kind) and setup.worker_init_fn is None and not loader.timeout
         if here and not all(worker.has_started() for worker in workers):
-            return setup.function, StandIn(work, setup.number or 0)
+            return setup.function, StandIn(setup.function.function, setup.number or 0)
     return setup.function, None
 
 

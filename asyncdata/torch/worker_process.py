@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from asyncdata.errors import StageError, WorkerCrashed, unstarted
 from asyncdata.executors.process.heartbeat import Heartbeats
-from asyncdata.executors.process.pool import SharedFunction, ending, most_slots
+from asyncdata.executors.process.pool import SharedFunction, WorkerPool, ending, most_slots
 from asyncdata.executors.process.shm_arena import SlotReader, Slots, pack
 from asyncdata.executors.process.spawn import Context, WorkerProcess, preload
 from asyncdata.executors.process.task import RemoteError, Task, TaskInput, TaskResult
@@ -28,13 +28,16 @@ from asyncdata.runtime.sigint import DeferredInterrupts, DeferredSigint
 from asyncdata.torch.internals import torch
 from asyncdata.torch.worker_run import BatchReply, BatchRequest
 
-__all__ = ("LoaderWorker", "wait_for_any", "workers_of")
+__all__ = ("FUNCTIONS", "LoaderWorker", "wait_for_any", "workers_of")
 
 IN_PIPE: Final = 1 << 15
 """Bytes of requests in a pipe, which holds more: the reader must not wait until the worker reads."""
 
 MOST_DEATHS: Final = 2
 """So many times a worker may die of the same batch."""
+
+FUNCTIONS: Final = WorkerPool(0)
+"""What workers are sent, and the large data of datasets in shared memory; it has no processes of its own."""
 
 GROUPS: Final = itertools.count(1)
 
@@ -155,7 +158,7 @@ class LoaderWorker:
             task = pack(Task(TaskInput([one.request], False, None), (), True), self.slots, IN_PIPE // 4)
             self.sizes.append(len(task) if isinstance(task, bytes) else 0)
             with suppress(BrokenPipeError, ConnectionError):  # it has died: seen where a reply is awaited
-                pipe.send(TaskRequest(one.group, one.function.function, task))
+                pipe.send(TaskRequest(one.group, one.function.function, task, FUNCTIONS.released_names()))
 
     def receive(self, inbox: Inbox, number: int, until: float | None = None) -> bool:
         """Wait for the reply with this number for `inbox`, until a time at most; return whether it came.

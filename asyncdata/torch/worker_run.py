@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import pickle
 import random
 from collections.abc import Callable
 from itertools import count as counting
@@ -17,6 +16,7 @@ import numpy.typing as npt
 from asyncdata.errors import ResumeError
 from asyncdata.executors.process.pool import SharedFunction
 from asyncdata.executors.process.task import RemoteError
+from asyncdata.executors.process.worker import FunctionReference
 from asyncdata.runtime.state_values import from_json_value, to_json_value
 from asyncdata.torch.generators import GlobalStates, global_states, mark_of_globals, set_global_states
 from asyncdata.torch.internals import is_iterable, make_fetcher, numpy_seed, set_worker_info, torch, worker_info
@@ -191,8 +191,8 @@ def arrived(fields: dict[str, Any]) -> RunInWorker:
 class StandIn:
     """Makes the first batches in this process, with the random numbers of the workers, until these have started."""
 
-    def __init__(self, pickled: bytes, number: int) -> None:
-        pickle.loads(pickled)
+    def __init__(self, function: FunctionReference, number: int) -> None:
+        function.load()
         self.setup = RUNS.pop(number).setup
         self.runs: dict[int, WorkerRun] = {}
 

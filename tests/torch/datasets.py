@@ -129,6 +129,22 @@ def seed(number: int = 3) -> None:
     np.random.seed(number)
 
 
+class Table(Numbers):
+    """Holds an array of 8 MB, and writes to it."""
+
+    def __init__(self) -> None:
+        super().__init__(8)
+        self.rows = np.arange(8 * 125_000.0).reshape(8, -1)
+
+    def __getitem__(self, index: int) -> Any:
+        row = torch.from_numpy(self.rows[index].copy())
+        torch.from_numpy(self.rows)[index] -= 1e6
+        mapped = self.rows
+        while mapped.base is not None and isinstance(mapped.base, np.ndarray):
+            mapped = mapped.base
+        return {"row": row, "shared": isinstance(mapped.base, memoryview)}
+
+
 class ReadOnce(Stream):
     """A stream that returns itself, and is empty when it has been read."""
 

@@ -23,6 +23,7 @@ from tests.torch.datasets import (
     Numbers,
     ReadOnce,
     Stream,
+    Table,
     Unsendable,
     die_at_three,
     fail_on_seven,
@@ -278,3 +279,12 @@ def test_statistics_name_the_step_that_limits_the_loop(workers: int) -> None:
     assert [step.items for step in stats.steps] == [20, 20]
     assert "fetch_batch" in loader.bottleneck().step
     assert "num_workers" in str(loader.bottleneck()) or not workers
+
+
+def test_large_arrays_of_a_dataset_are_shared_and_private_where_they_are_written() -> None:
+    dataset = Table()
+    for _ in range(2):
+        batches = list(DataLoader(dataset, 4, num_workers=2))
+        assert torch.cat([batch["row"] for batch in batches]).tolist() == dataset.rows.tolist()
+        assert all(batch["shared"].all() for batch in batches)
+    assert dataset.rows[0, 0] == 0

@@ -189,10 +189,12 @@ class Parts:
 class HeldDataPickler(ByValuePickler):
     """Pickles a function, or a plan, with the memory of large arrays and tensors apart, or mapped again.
 
-    Those of functions are read-only where they arrive, tensors private: what one worker writes no other one sees.
+    Those of functions are read-only where they arrive, tensors private: what one worker writes no other one sees. With
+    `private` arrays are private too.
     """
 
-    def __init__(self, functions: bool = True) -> None:
+    def __init__(self, functions: bool = True, private: bool = False) -> None:
+        self.private = private
         self.target = io.BytesIO()
         self.parts = Parts()
         CloudPickler.__init__(self, self.target, 5, buffer_callback=self.parts.takes)
@@ -254,7 +256,8 @@ class HeldDataPickler(ByValuePickler):
             span, address, form = Span.of(array), array.__array_interface__["data"][0], (*form[:2], array.strides)
         self.parts.owners.append(array)
         self.parts.apart.add(span)
-        return array_of, (PickleBuffer(span.block()), address - span.address, *form, False)
+        writeable = self.private and array.flags.writeable
+        return array_of, (PickleBuffer(span.block()), address - span.address, *form, writeable)
 
     def file(self, root: npt.NDArray[Any]) -> MappedFile | None:
         """Return the file of a `np.memmap`, if the name is still that of the same file."""

@@ -50,10 +50,10 @@ def pickled(work: GroupWork) -> bytes:
     return attempted(pickled_by_value, work)
 
 
-def held_by(work: GroupWork) -> HeldData:
+def held_by(work: GroupWork, private: bool = False) -> HeldData:
     """Return a stage's functions as they travel to a process of this machine, with the large data that they hold
-    apart; `PlanError` for one that cannot."""
-    return attempted(HeldDataPickler().pickled, work)
+    apart, read-only or `private` where it arrives; `PlanError` for one that cannot."""
+    return attempted(HeldDataPickler(private=private).pickled, work)
 
 
 def attempted(dump: Callable[[Any], T], work: GroupWork) -> T:
