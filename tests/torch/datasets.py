@@ -139,10 +139,7 @@ class Table(Numbers):
     def __getitem__(self, index: int) -> Any:
         row = torch.from_numpy(self.rows[index].copy())
         torch.from_numpy(self.rows)[index] -= 1e6
-        mapped = self.rows
-        while mapped.base is not None and isinstance(mapped.base, np.ndarray):
-            mapped = mapped.base
-        return {"row": row, "shared": isinstance(mapped.base, memoryview)}
+        return row
 
 
 class ReadOnce(Stream):
