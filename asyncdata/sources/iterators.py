@@ -204,12 +204,8 @@ class IteratorSource(Node):
                 start = stop
             if start < first:
                 raise self.ended(start, first) from lost
-            self.check_end(start)
         finally:
             pump.stop()
-
-    def check_end(self, count: int) -> None:
-        """Raise if a source that ended after so many elements should have begun anew."""
 
     def tickets(self, pump: IteratorBridge, start: int, stop: int) -> Tickets:
         """Return the tickets of elements that came from a pump."""
@@ -305,8 +301,6 @@ class Iterated(IteratorSource):
 
     iterable: Iterable[Any] = field(repr=False, metadata=REPLACEABLE)
     unread: list[bool] = field(default_factory=lambda: [True], repr=False, metadata=PHYSICAL)
-    read: list[bool] = field(default_factory=list[bool], repr=False, metadata=PHYSICAL)
-    """Whether it has been read to its end, and was its own iterator."""
 
     @property
     def once(self) -> bool:
@@ -323,22 +317,7 @@ class Iterated(IteratorSource):
     def start(self, state: str | None) -> tuple[Iterator[Any], Notify | None]:
         """Iterate over it from a state on."""
         once_only(self)
-        iterator, notify = begun(self.label(), self.iterable, iter, state)
-        if iterator is not self.iterable:
-            self.read.clear()
-        elif not self.read:
-            self.read.append(False)
-        return iterator, notify
-
-    def check_end(self, count: int) -> None:
-        """Raise if it returns itself from `__iter__`, has been read, and is empty now."""
-        if not count and self.read == [True]:
-            raise PlanError(
-                f"{self.label()}: this epoch has no element: the iterable returns itself from __iter__ and has ended; "
-                "let __iter__ begin anew, or return an iterator"
-            )
-        if self.read:
-            self.read[0] = True
+        return begun(self.label(), self.iterable, iter, state)
 
     def converted(self, items: list[Any]) -> list[Any]:
         """Convert values to elements: a collection holds them, other iterables make new ones."""
