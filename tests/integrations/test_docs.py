@@ -21,6 +21,16 @@ def test_the_page_prints_what_it_says() -> None:
 @pytest.mark.torch
 def test_each_argument_of_dataloader_has_its_row() -> None:
     data = pytest.importorskip("torch.utils.data")
-    table = PAGE.read_text(encoding="utf-8").partition("## Each argument of DataLoader")[2].partition("\n## ")[0]
-    for name in inspect.signature(data.DataLoader).parameters:
-        assert f"`{name}" in table, name
+    page = PAGE.read_text(encoding="utf-8")
+    for heading in ("## Each argument of DataLoader", "### Workers"):
+        table = page.partition(heading)[2].partition("\n## ")[0]
+        for name in inspect.signature(data.DataLoader).parameters:
+            assert f"`{name}" in table, (heading, name)
+
+
+@pytest.mark.torch
+def test_the_drop_in_has_the_arguments_of_dataloader() -> None:
+    data = pytest.importorskip("torch.utils.data")
+    from asyncdata.torch import DataLoader
+
+    assert [*inspect.signature(DataLoader).parameters] == [*inspect.signature(data.DataLoader).parameters]
