@@ -426,7 +426,7 @@ class Reader:
             show(self.options.dashboard, self.stats)
         plan, node = split_at_device(self.plan)
         device = None if node is None else device_for(node)
-        run = RunSpec.of(plan, self.epoch, self.first, self.options.ram_budget)
+        run = RunSpec.of(plan, self.epoch, self.first, self.options.ram_budget, self.options.seed)
         self.budget, self.meters = run.budget, run.meters
         self.engine = self.host = engine = self.host_engine(run, loop)
         engine.start()  # only now that `close` can end it

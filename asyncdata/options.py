@@ -86,6 +86,12 @@ class Options(Fixable):
     disabled_rules: tuple[str, ...] | None = None
     """Names of rewrite rules to leave out, as `Dataset.explain` shows them."""
 
+    seed: int | None = None
+    """The seed of the global generators of worker processes (`random`, NumPy's, PyTorch's and others: see
+    docs/processes.md): before each element they are seeded from it, the epoch and the element. So functions that draw
+    from them give the same for any number of workers, and after a resume. By default each worker has numbers of its
+    own, which differ from run to run. Threads share the generators of your process, which are never seeded."""
+
     warn_after: float | None = None
     """After how many seconds without an element the log (`asyncdata`) says, once per element, which step waits for
     what, with the stacks of your functions; 60 by default, `math.inf` for never. With `"current"` a function that
@@ -148,6 +154,8 @@ def check_option(name: str, value: Any) -> None:
         raise PlanError(f"placement must be one of {PLACEMENTS}, got {value!r}")
     if name == "ram_budget" and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
         raise PlanError(f"Options(ram_budget=) must be a number of bytes, at least 1, or None, got {value!r:.80}")
+    if name == "seed" and (isinstance(value, bool) or not isinstance(value, int)):
+        raise PlanError(f"Options(seed=) must be an integer or None, got {value!r:.80}")
     if name == "warn_after" and (isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0):
         raise PlanError(f"Options(warn_after=) must be seconds above 0, or None, got {value!r:.80}")
     if name == "dashboard" and type(value) is not bool and not is_address(value):

@@ -93,7 +93,7 @@ class Transformations(Generic[T]):
         synchronous: bool | None = None,
         *,
         executor: Where | int | None = None,
-        rng: bool = False,
+        rng: bool | Literal["torch"] = False,
         seed: int | None = None,
         batch: int | None = None,
         pure: bool = False,
@@ -111,7 +111,7 @@ class Transformations(Generic[T]):
         synchronous: bool | None = None,
         *,
         executor: Where | int | None = None,
-        rng: bool = False,
+        rng: bool | Literal["torch"] = False,
         seed: int | None = None,
         batch: int | None = None,
         pure: bool = False,
@@ -128,7 +128,7 @@ class Transformations(Generic[T]):
         synchronous: bool | None = None,
         *,
         executor: Where | int | None = None,
-        rng: bool = False,
+        rng: bool | Literal["torch"] = False,
         seed: int | None = None,
         batch: int | None = None,
         pure: bool = False,
@@ -153,6 +153,7 @@ class Transformations(Generic[T]):
 
         With `rng=True` the function is also given `rng=`, a `numpy.random.Generator` for this element. It is the same
         for the same `seed`, element and epoch, whatever the parallelism or the order, and after a resume.
+        With `rng="torch"` it is a `torch.Generator`.
 
         >>> import asyncdata as ad
         >>> list(ad.Dataset.range(3).map(lambda x: x + 1, num_parallel_calls=2))
@@ -198,11 +199,13 @@ class Transformations(Generic[T]):
         """
         ordered, pure = check_choice("map", "deterministic", deterministic), check_flag("map", "pure", pure)
         vectorized, shrinks = check_flag("map", "vectorized", vectorized), check_flag("map", "shrinks", shrinks)
-        rng, alone = check_flag("map", "rng", rng), check_synchronous(synchronous, num_parallel_calls, executor)
+        if rng != "torch":
+            rng = check_flag("map", "rng", rng)
+        alone = check_synchronous(synchronous, num_parallel_calls, executor)
         if batch is not None:
             if vectorized:
                 raise PlanError("map(batch=) calls the function for batches anyway: leave vectorized=True out")
-            fn = batched_for(map_func, rng, seed)
+            fn = batched_for(map_func, bool(rng), seed)
             batches = MapBatches.of(self._plan, fn, batch, num_parallel_calls, executor, pure)
             return self._next(declared(batches, batches.function, keeps, shrinks))
         call = call_for(self._plan, map_func, rng, seed)

@@ -11,7 +11,7 @@ from asyncdata.cluster.actor import Greeting
 from asyncdata.cluster.settings import Cluster
 from asyncdata.cluster.transport import GREET, SHUT_DOWN, Actor, ActorKind, Arrived, Loss
 from asyncdata.errors import StageError
-from asyncdata.executors.process.global_random import seed_process
+from asyncdata.executors.global_random import seed_process
 from asyncdata.runtime.optional_packages import require
 
 __all__ = ("RayTransport", "ray_of")

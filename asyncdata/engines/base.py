@@ -54,19 +54,21 @@ class RunSpec(NamedTuple):
     start: Start
     budget: MemoryBudget
     meters: Meters
+    seed: int | None = None
+    """Of the global generators of worker processes."""
 
     @staticmethod
-    def of(plan: Node, epoch: int, start: Start, ram_budget: int | None) -> RunSpec:
+    def of(plan: Node, epoch: int, start: Start, ram_budget: int | None, seed: int | None = None) -> RunSpec:
         """Return how a plan is run: its last prefetch is the consumer's buffer."""
         rest, items = (plan.input, plan.buffer_size) if isinstance(plan, Prefetch) else (plan, 0)
         budget = MemoryBudget(ram_budget)
         depth = BufferSize(items, budget.share())
         budget.buffers[plan] = depth.stats
-        return RunSpec(plan, rest, depth, (epoch,), start, budget, Meters(tuple(nodes_of(rest))))
+        return RunSpec(plan, rest, depth, (epoch,), start, budget, Meters(tuple(nodes_of(rest))), seed)
 
     def pipeline(self, queue: LoopQueue, home: asyncio.AbstractEventLoop | None) -> Pipeline:
         """Return the pipeline, which writes to `queue`."""
-        return Pipeline(self.plan, queue, self.epoch, home, self.start, self.budget, self.meters)
+        return Pipeline(self.plan, queue, self.epoch, home, self.start, self.budget, self.meters, self.seed)
 
 
 class Engine(Protocol):

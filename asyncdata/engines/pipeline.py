@@ -38,6 +38,7 @@ class Pipeline:
         start: Start,
         budget: MemoryBudget,
         meters: Meters,
+        seed: int | None = None,
     ) -> None:
         keep_memory_warm()
         meters.output.buffers(queue)
@@ -47,7 +48,7 @@ class Pipeline:
         self.epoch = epoch
         self.home = home
         self.start = start
-        self.owned = OwnedTask(budget)
+        self.owned = OwnedTask(budget, seed)
         self.group_scope: anyio.CancelScope | None = None
 
     def cancel(self) -> None:

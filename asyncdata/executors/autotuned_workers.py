@@ -119,7 +119,8 @@ class AutotunedWorkers(Workers):
         """Return the workers of a choice."""
         if choice.where == "process":
             self.tuning.pool = pool_of(usable_cores())
-            return ProcessWorkers(self.tuning.pool, choice.workers, self.work, self.scope.epoch, self.copied)
+            work = self.work.seeded(self.scope.owned.seed)
+            return ProcessWorkers(self.tuning.pool, choice.workers, work, self.scope.epoch, self.copied)
         work = self.work.at(self.scope.epoch)
         if choice.where == "inline":
             return InlineWorkers(work.attempt)
@@ -220,13 +221,14 @@ def workers_of(scope: Scope, work: GroupWork, workers: int, executor: CallExecut
     if isinstance(executor, Tuning):
         shared = shared_calls(scope, work, executor)
         return AutotunedWorkers(scope, work, shared.tuning if shared else executor, copied, shared)
+    seeded = work.seeded(scope.owned.seed)
     if isinstance(executor, RemoteExecutor):
-        return executor.workers(workers, work, scope.epoch, copied)
+        return executor.workers(workers, seeded, scope.epoch, copied)
     if isinstance(executor, PoolHandle):
-        return ProcessWorkers(executor, workers, work, scope.epoch, copied)
+        return ProcessWorkers(executor, workers, seeded, scope.epoch, copied)
     if executor is not None:
         EXECUTORS.check(executor, work.label)
-        return ExecutorWorkers(executor, workers, work, scope.epoch)
+        return ExecutorWorkers(executor, workers, seeded, scope.epoch)
     work = work.at(scope.epoch)
     if any(call.is_async for call in work.calls):
         return TaskWorkers(scope, workers, work.run_async, work.at_once)

@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from asyncdata.executors.function_call import ENDLESS, Call, Deadline, ElementIndex
 from asyncdata.runtime.block import Block, Failure
+from asyncdata.runtime.optional_packages import require
 from asyncdata.runtime.tickets import Ticket, Tickets, plain
 
 __all__ = ("Chance", "DerivedSeeds", "Randomized", "drawn_seed", "epoch_key", "mixed", "scrambled")
@@ -98,20 +99,23 @@ def leaves(path: Any) -> Iterator[Any]:
 
 
 class Randomized(Call):
-    """A user's function that takes `rng=`: a generator of random numbers for each element."""
+    """A user's function that takes `rng=`: a generator of random numbers for each element, of NumPy's or PyTorch's."""
 
-    __slots__ = ("chance", "epoch", "salt")
+    __slots__ = ("chance", "epoch", "of_torch", "salt")
 
     keyed = True
 
-    def __init__(self, fn: Callable[..., Any], chance: Chance, salt: int, epoch: tuple[Any, ...] = ()) -> None:
+    def __init__(self, fn: Callable[..., Any], chance: Chance, salt: int, of_torch: bool = False) -> None:
         super().__init__("map", fn)
+        self.of_torch = of_torch
         self.chance = chance
         self.salt = salt
-        self.epoch = epoch
+        self.epoch: tuple[Any, ...] = ()
 
     def at(self, epoch: tuple[Any, ...]) -> Randomized:
-        return Randomized(self.fn, self.chance, self.salt, epoch)
+        other = copy(self)
+        other.epoch = epoch
+        return other
 
     def seeded(self, seed: int) -> Randomized:
         """Return the same function with another seed."""
@@ -119,9 +123,12 @@ class Randomized(Call):
         other.chance = self.chance._replace(seed=seed)
         return other
 
-    def generator(self, ticket: Ticket) -> np.random.Generator:
-        """Return the generator of one element: a counter-based one, keyed by seed, function, epoch and ticket."""
+    def generator(self, ticket: Ticket) -> Any:
+        """Return the generator of one element, keyed by seed, function, epoch and ticket: NumPy's is counter-based."""
         words = repr((self.chance.seed, self.salt, *leaves((self.epoch, ticket)))).encode()
+        if self.of_torch:
+            seed = int.from_bytes(blake2b(words, digest_size=8).digest(), "little")
+            return require("torch", "map(rng='torch')").Generator().manual_seed(seed)
         key = np.frombuffer(blake2b(words, digest_size=16).digest(), np.uint64)
         return np.random.Generator(np.random.Philox(key=key))
 

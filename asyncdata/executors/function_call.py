@@ -12,6 +12,7 @@ import traceback
 from asyncio import CancelledError
 from collections.abc import Callable, Coroutine, Generator, Iterator
 from contextlib import suppress
+from copy import copy
 from itertools import islice, starmap
 from math import inf
 from pathlib import PurePath
@@ -20,6 +21,7 @@ from types import CoroutineType
 from typing import Any, Final, NamedTuple, Self, cast
 
 from asyncdata.errors import PlanError, annotate
+from asyncdata.executors.global_random import key_of, seed_generators
 from asyncdata.executors.retry import WORKERS_ALONE, is_coroutine_function, is_interrupted, unwrapped, waits_in_thread
 from asyncdata.runtime import forks
 from asyncdata.runtime.block import Block, Failure
@@ -197,7 +199,7 @@ class Call:
     """A user's function, its name for messages, and the ways to run it over elements."""
 
     __slots__ = (
-        *("__weakref__", "fn", "gives", "is_async", "label", "name"),
+        *("__weakref__", "fn", "gives", "is_async", "key", "label", "name", "number"),
         *("shown", "shrinks", "spread", "untouched", "waits"),
     )
 
@@ -221,6 +223,8 @@ class Call:
         self.untouched: tuple[str | int, ...] = ()  # fields that the user declared it does not change
         self.shrinks = False  # whether the user declared that it makes elements smaller
         self.gives: Any = None  # the signature of its results, where that is known
+        self.number = 0  # of maps before it
+        self.key = b""  # from which global generators are seeded before each element
         self.is_async = is_coroutine_function(fn)
         if kind != "map" and is_interrupted(fn):
             raise PlanError(f"{self.name}: {WORKERS_ALONE}")
@@ -243,6 +247,21 @@ class Call:
         """Return the function as it is called in an epoch."""
         return self
 
+    def reseeding(self, key: bytes) -> Self:
+        """Return the function as it is called if global generators are seeded before each element."""
+        other = copy(self)
+        other.key = key
+        return other
+
+    def seeding(self, items: Iterator[Any], tickets: Tickets) -> Iterator[Any]:
+        """Yield items, each after global generators were seeded for it; a batch has no ticket of its own."""
+        for place, item in enumerate(items):
+            index = tickets[place]
+            if isinstance(index, ElementIndex) and index.ticket is not None:
+                seed_generators(key_of(self.key, index.ticket))
+            yield item
+            del item
+
     def one(self, item: Any) -> Any:
         """Call the function on one element; a tuple is unpacked into arguments."""
         return self.fn(*item) if self.spread and type(item) is tuple else self.fn(item)
@@ -262,6 +281,7 @@ class Call:
             return self.run_pieces(block, term)
         items, tickets, step = block.items, block.tickets, term.step
         kinds, rest = set(map(type, items)), iter(items)
+        rest = self.seeding(rest, tickets) if self.key else rest
         results: list[Any] = []
         failed = False
         while (goal := min(len(results) + step, len(items))) > len(results):
@@ -295,7 +315,7 @@ class Call:
     def each(self, items: Iterator[Any], tickets: Tickets) -> Iterator[Any]:
         """Yield the function's result on one item after the other, or the failure in its place."""
         place = 0
-        for item in items:
+        for item in self.seeding(items, tickets) if self.key else items:
             try:
                 result = item if type(item) is Failure else self.one(item)
             except (Exception, CancelledError) as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import compress
 from math import inf
@@ -13,6 +13,7 @@ from typing import Any, Final, TypeAlias
 from asyncdata.elements.columns import ColumnBatch
 from asyncdata.elements.structure import nbytes
 from asyncdata.executors.function_call import ENDLESS, Call, Deadline
+from asyncdata.executors.global_random import key_of
 from asyncdata.memory.buffer_pool import Empty, empty
 from asyncdata.runtime.block import Block, Failure
 from asyncdata.runtime.tickets import FilteredTickets
@@ -37,6 +38,8 @@ class GroupWork:
     calls: tuple[Call, ...]
     rows: int | None = None
     """The size of batches made from results: complete batches are made at once, as columns if possible."""
+    seed: int | None = None
+    """The seed from which global generators are seeded before each element, in a process of its own."""
 
     @property
     def label(self) -> str:
@@ -45,7 +48,19 @@ class GroupWork:
 
     def at(self, epoch: tuple[Any, ...]) -> GroupWork:
         """Return the work as it is done in an epoch."""
-        return GroupWork(tuple([call.at(epoch) for call in self.calls]), self.rows)
+        calls = [call.at(epoch) for call in self.calls]
+        if self.seed is not None:
+            calls = [call.reseeding(key_of(self.seed, epoch, call.name, call.number)) for call in calls]
+        return GroupWork(tuple(calls), self.rows)
+
+    def seeded(self, seed: int | None) -> GroupWork:
+        """Return the work with a seed of global generators."""
+        return self if seed == self.seed else replace(self, seed=seed)
+
+    @property
+    def is_keyed(self) -> bool:
+        """Whether results depend on the tickets of elements."""
+        return self.seed is not None or any(call.keyed for call in self.calls)
 
     def run(self, block: Block, empty: Empty = empty) -> Block:
         """Call the functions for a block. Batches of large elements are made in arrays from `empty`."""

@@ -40,8 +40,10 @@ class EndError(Exception):
 class OwnedTask:
     """The threads and foreign tasks of one pipeline: started here, ended and awaited here; and its budget."""
 
-    def __init__(self, budget: MemoryBudget) -> None:
+    def __init__(self, budget: MemoryBudget, seed: int | None = None) -> None:
         self.budget = budget
+        self.seed = seed
+        """Of the global generators of worker processes."""
         self.left, self.over = Leaving(), Leaving()
         """The signal for waiting threads that the consumer has left: in the thread of the stages it comes at once, in
         others when the stages are closed, so that those threads start nothing more."""

@@ -22,6 +22,7 @@ from asyncdata.graph.node import PHYSICAL, REPLACEABLE, Node, OneForOne, check_a
 from asyncdata.graph.stages import Apply
 from asyncdata.options import AUTOTUNE
 from asyncdata.runtime.host_resources import usable_cores
+from asyncdata.runtime.optional_packages import require
 from asyncdata.transforms.fields import check_fields, fields_of
 from asyncdata.transforms.function_node import Called, tuning_for
 
@@ -87,20 +88,28 @@ def check_synchronous(value: Any, calls: Any, executor: Any) -> bool:
     return True
 
 
-def randomized(plan: Node, fn: Callable[..., Any], seed: int | None) -> Randomized:
+def randomized(plan: Node, fn: Callable[..., Any], rng: bool | str, seed: int | None) -> Randomized:
     """Return a function that takes `rng=`, distinguished from others with the same seed by how many come before it."""
     chance = Chance(drawn_seed() if seed is None else seed, seed is None)
-    return Randomized(fn, chance, earlier(plan))
+    if rng == "torch":
+        require("torch", "map(rng='torch')")
+    return Randomized(fn, chance, earlier(plan), rng == "torch")
 
 
-def call_for(plan: Node, fn: Callable[..., Any], rng: bool, seed: int | None) -> Call:
+def call_for(plan: Node, fn: Callable[..., Any], rng: bool | str, seed: int | None) -> Call:
     """Return how `map` calls a user's function."""
     if seed is not None and not rng:
         raise PlanError("map(seed=) is for rng=True, which hands the function a generator")
     seed = None if seed is None else check_integer("map", "seed", seed)
-    call = randomized(plan, fn, seed) if rng else Call("map", fn)
+    call = randomized(plan, fn, rng, seed) if rng else Call("map", fn)
+    call.number = maps_in(plan)
     check_arguments(call, plan, **({"rng": None} if rng else {}))
     return call
+
+
+def maps_in(plan: Node) -> int:
+    """Return how many maps a plan has."""
+    return isinstance(plan, Map) + sum(map(maps_in, plan.inputs))
 
 
 def earlier(plan: Node) -> int:

@@ -41,6 +41,7 @@ from asyncdata.engines.stats import stats_of
 from asyncdata.engines.thread import thread_engine
 from asyncdata.errors import StageError
 from asyncdata.executors.function_call import noted
+from asyncdata.executors.global_random import key_of, seed_generators
 from asyncdata.executors.process.exceptions import words_of
 from asyncdata.executors.process.pool import end_pools
 from asyncdata.executors.process.shm_arena import Message, SlotReader, Slots, dumps, pack
@@ -259,7 +260,9 @@ class PipelineServer:
             order: RunRequest = self.attached.open(message.payload, copied=True)
             os.chdir(order.folder)
             plan = ignoring(optimize(self.plan, order.options).plan)
-            run = RunSpec.of(plan, order.epoch, Start.of(order.start), order.options.ram_budget)
+            run = RunSpec.of(plan, order.epoch, Start.of(order.start), order.options.ram_budget, order.options.seed)
+            if run.seed is not None:
+                seed_generators(key_of(run.seed, run.epoch))
             label, seconds = transfer_of(self.plan), order.options.patience
             self.remote_runs[message.run] = RemoteRun(message.run, run, self.sender, label, seconds)
         except Exception as error:

@@ -226,7 +226,7 @@ def good_places(block: Block) -> list[int]:
 def sent_to_worker(work: GroupWork, block: Block) -> TaskInput:
     """Return the part of a group that is sent to a worker."""
     places = good_places(block) if block.failed else range(len(block))
-    tickets = [plain(block.tickets[place]) for place in places] if any(call.keyed for call in work.calls) else None
+    tickets = [plain(block.tickets[place]) for place in places] if work.is_keyed else None
     if block.columns and all(part.complete for part in block.columns):
         return TaskInput(tuple(block.columns), False, tickets)
     items = [block.items[place] for place in places] if block.failed else block.items

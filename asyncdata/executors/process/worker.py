@@ -20,8 +20,8 @@ from typing import Any, Final, NamedTuple, TypeVar
 import numpy as np
 
 from asyncdata.executors.function_call import ElementNote, ThreadPool
+from asyncdata.executors.global_random import seed_process
 from asyncdata.executors.group_work import GroupWork
-from asyncdata.executors.process.global_random import seed_process
 from asyncdata.executors.process.heartbeat import Heartbeats
 from asyncdata.executors.process.shared_memory import SharedMemory
 from asyncdata.executors.process.shm_arena import Message, SlotReader, Slots, SlotWriter, dumps, pack

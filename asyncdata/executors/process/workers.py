@@ -232,7 +232,8 @@ class ExecutorTasks:
         self.away = away
 
     def __call__(self, task: Task) -> TaskResult | IsolatedElement:
-        outcome = carry_out(self.work, task, lambda _: None)
+        work = self.work if self.away else self.work.seeded(None)
+        outcome = carry_out(work, task, lambda _: None)
         return sealed(outcome, task, self.work) if self.away else outcome
 
     def __reduce__(self) -> tuple[Any, ...]:

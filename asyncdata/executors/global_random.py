@@ -1,4 +1,5 @@
-"""Global generators of random numbers in worker processes: seeded in each, also those of packages imported later."""
+"""Global generators of random numbers in worker processes: seeded in each, or for each element; also those of packages
+imported later."""
 
 from __future__ import annotations
 
@@ -12,24 +13,20 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any, Final
 
-__all__ = ("seed_generators", "seed_process")
-
-
-def numpy_words(seed: int) -> list[int]:
-    """Return a seed as the words of 32 bits that NumPy takes."""
-    return [seed & 0xFFFFFFFF, seed >> 32]
+__all__ = ("key_of", "seed_generators", "seed_process")
 
 
 SEEDERS: Final[dict[str, Callable[[Any, int], object]]] = {
     "random": lambda module, seed: module.seed(seed),
-    "numpy.random": lambda module, seed: module.seed(numpy_words(seed)),
-    "torch": lambda module, seed: module.manual_seed(seed),
+    "numpy.random": lambda module, seed: module.seed(seed >> 32),
+    "torch": lambda module, seed: module.default_generator.manual_seed(seed),
     "tensorflow": lambda module, seed: module.random.set_seed(seed >> 1),
     "cv2": lambda module, seed: module.setRNGSeed(seed >> 33),
     "paddle": lambda module, seed: module.seed(seed >> 33),
     "mlx.core": lambda module, seed: module.random.seed(seed >> 1),
 }
-"""How the global generator of a package is seeded, by the module that has it. Others, as cupy's, begin with numbers of
+"""How the global generator of a package is seeded, by the module that has it, in microseconds: so PyTorch's of the
+CPU alone, and NumPy's with 32 bits. Others, as cupy's, begin with numbers of
 the system; JAX has none."""
 
 
@@ -38,8 +35,14 @@ def seed_of(key: bytes, name: str) -> int:
     return int.from_bytes(blake2b(name.encode(), key=key, digest_size=8).digest(), "little")
 
 
+def key_of(*parts: object) -> bytes:
+    """Return the key of an element, an epoch or the like: the same on every machine."""
+    return blake2b(repr(parts).encode(), digest_size=32).digest()
+
+
 def seed_generators(key: bytes) -> None:
-    """Seed the global generators of all packages that are imported; `key` has at most 64 bytes."""
+    """Seed the global generators of all packages that are imported, and of others when they are."""
+    SEEDER.key = key
     for name, seed in SEEDERS.items():
         if (module := sys.modules.get(name)) is not None:
             with suppress(AttributeError):  # another module of that name, or one that is being imported
@@ -75,9 +78,8 @@ class Seeder:
 SEEDER: Final = Seeder()
 
 
-def seed_process() -> None:
-    """Seed all global generators of this process with numbers that no other process has."""
-    SEEDER.key = secrets.token_bytes(32)
-    seed_generators(SEEDER.key)
+def seed_process(key: bytes = b"") -> None:
+    """Seed all global generators of this process, without a key with numbers that no other process has."""
+    seed_generators(key or secrets.token_bytes(32))
     if SEEDER not in sys.meta_path:
         sys.meta_path.insert(0, SEEDER)
