@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import pickle
@@ -247,6 +248,26 @@ def test_workers_have_no_copies(tmp_path: Path, warm: PoolHandle, caplog: pytest
     assert "67.1 MB in shared memory, once for all workers; mapped by each worker: the file" in record.getMessage()
     array[0] = 2
     assert next(iter(ds))[0] == size + 1
+
+
+def large_maps(_: int) -> int:
+    """Return how many large segments of shared memory this process has mapped."""
+    lines = Path("/proc/self/maps").read_text().splitlines()
+    segments = [line.split()[0].split("-") for line in lines if "memfd:asyncdata" in line]
+    return sum(int(end, 16) - int(start, 16) >= 32 << 20 for start, end in segments)
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/maps"), reason="the system does not say so")
+def test_the_copy_is_freed_with_the_dataset_in_workers_too(warm: PoolHandle) -> None:
+    array = np.ones(32 << 20, np.uint8)
+    numbers = ad.Dataset.range(8)
+    ds = numbers.map(lambda number: (int(array[number]), large_maps(number)), num_parallel_calls=2, executor="process")
+    assert list(ds) == list(ds) == [(1, 1)] * 8
+    before = len(warm.pool.data)
+    del ds
+    gc.collect()
+    assert len(warm.pool.data) == before - 1
+    assert list(numbers.map(large_maps, num_parallel_calls=2, executor="process")) == [0] * 8
 
 
 def test_a_write_in_a_worker_is_an_error(warm: PoolHandle) -> None:
