@@ -41,8 +41,7 @@ from asyncdata.graph.epochs import Epochs
 from asyncdata.graph.node import Node, check_count
 from asyncdata.graph.optimizer import Planner
 from asyncdata.integrations.keras import keras_dataset
-from asyncdata.integrations.loader import Loader, refuse_of_torch
-from asyncdata.integrations.tensors import to_tensors
+from asyncdata.integrations.loader import Loader, loader_for
 from asyncdata.integrations.torch_dataset import torch_dataset
 from asyncdata.iterator import DatasetIterator, next_block
 from asyncdata.observe.explanation import Explanation, explanation_of
@@ -53,7 +52,6 @@ from asyncdata.persistence.shard_formats import JsonLines, ParquetRows, Samples,
 from asyncdata.persistence.shards import ShardedWrite
 from asyncdata.recorder.locations import records_of
 from asyncdata.recorder.replay import Replay, check_origin, replayed
-from asyncdata.runtime.optional_packages import require
 from asyncdata.sources.in_memory import Chosen, Counter, Elements, Items, Random, Range, Slices, Source, Tensors
 from asyncdata.sources.iterators import AsyncIterated, Generated, Iterated
 from asyncdata.sources.listing import Pattern, buffer_for, listed
@@ -876,11 +874,7 @@ class Dataset(Transformations[T]):
         >>> next(iter(batches))  # doctest: +SKIP
         tensor([0, 1])
         """
-        refuse_of_torch(of_torch)
-        if device is not None:
-            return Loader(self.prefetch_to_device(device))
-        require("torch", "loader()")
-        return Loader(self, to_tensors)
+        return loader_for(self, device, of_torch)
 
     def to_torch(self) -> Any:
         """Return a `torch.utils.data.IterableDataset` with elements as tensors, for programs that require one.

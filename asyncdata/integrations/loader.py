@@ -16,16 +16,18 @@ from asyncdata.integrations.lightning import (
     reloaded_epoch,
     was_last_batch,
 )
+from asyncdata.integrations.tensors import to_tensors
 from asyncdata.iterator import DatasetIterator, state_before_latest
 from asyncdata.observe.bottleneck import Bottleneck
 from asyncdata.observe.statistics import Statistics
 from asyncdata.runtime.closing import Closable
+from asyncdata.runtime.optional_packages import require
 from asyncdata.runtime.tickets import END
 
 if TYPE_CHECKING:
     from asyncdata.dataset import Dataset
 
-__all__ = ("Loader", "LoaderIterator", "refuse_of_torch")
+__all__ = ("Loader", "LoaderIterator", "loader_for")
 
 T = TypeVar("T")
 
@@ -303,6 +305,15 @@ INSTEAD: Final = {
     "in_order": ".map(fn, num_parallel_calls=n, deterministic=False)",
 }
 """What a pipeline has in place of each argument of DataLoader."""
+
+
+def loader_for(dataset: Dataset[Any], device: Any, of_torch: Mapping[str, object]) -> Loader[Any]:
+    """Return the loader of a dataset: of tensors, or of what is copied to a device."""
+    refuse_of_torch(of_torch)
+    if device is not None:
+        return Loader(dataset.prefetch_to_device(device))
+    require("torch", "loader()")
+    return Loader(dataset, to_tensors)
 
 
 def refuse_of_torch(arguments: Mapping[str, object]) -> None:
