@@ -16,10 +16,10 @@ from contextlib import suppress
 from multiprocessing.connection import Connection, Pipe
 from typing import Any, Final, NamedTuple, Protocol
 
-from asyncdata.errors import StageError, WorkerCrashed, unstarted
+from asyncdata.errors import WorkerCrashed, unstarted
 from asyncdata.executors.process.heartbeat import Heartbeats
 from asyncdata.executors.process.pool import SharedFunction, WorkerPool, ending, most_slots
-from asyncdata.executors.process.shm_arena import SlotReader, Slots, pack
+from asyncdata.executors.process.shm_arena import SlotReader, SlotReference, Slots, pack
 from asyncdata.executors.process.spawn import Context, WorkerProcess, preload
 from asyncdata.executors.process.task import RemoteError, Task, TaskInput, TaskResult
 from asyncdata.executors.process.worker import TaskReply, TaskRequest, do, prepare
@@ -185,7 +185,9 @@ class LoaderWorker:
         """Take one message, and hand it to whoever asked."""
         try:
             reply = self.opened().recv()
-        except (EOFError, ConnectionError):
+            if reply is not None and isinstance(reply.payload, SlotReference):
+                self.attached.map_of(reply.payload)
+        except (EOFError, OSError):  # it has died, perhaps after it had sent this, whose memory is gone
             self.restart()
             return
         if reply is None:
@@ -204,11 +206,7 @@ class LoaderWorker:
 
     def hand(self, reply: TaskReply, inbox: Inbox, number: int) -> None:
         """Give a reply to who asked for it."""
-        try:
-            answer: Any = self.attached.open(reply.payload)
-        except FileNotFoundError as error:  # the memory of a process that has died since
-            inbox.arrived[number] = StageError(f"a batch of a worker process that has ended is lost: {error}")
-            return
+        answer: Any = self.attached.open(reply.payload)
         found: Any = answer.items[0] if isinstance(answer, TaskResult) else answer
         if isinstance(found, RemoteError):
             inbox.arrived[number] = found.failure(None).error
@@ -221,6 +219,7 @@ class LoaderWorker:
         """Start another process for one that has died, and ask it for all that is left."""
         process, asked = self.process, self.asked
         assert process is not None
+        process.kill()
         process.join()
         how = ending(process.exitcode or 0)
         self.attached.forget_all(process.pid or 0)
