@@ -24,7 +24,6 @@ from asyncdata.graph.content_hash import contents
 from asyncdata.graph.identity import words_of
 from asyncdata.graph.node import Node, nodes_of
 from asyncdata.graph.optimizer import settle
-from asyncdata.graph.position_check import check_position
 from asyncdata.graph.similar_plan import check_changes, check_order, matched_steps, steps_with_words, unordered_steps
 from asyncdata.options import Options
 from asyncdata.runtime.checksum import has_checksum, with_checksum
@@ -32,8 +31,6 @@ from asyncdata.runtime.json_text import parse_json
 from asyncdata.runtime.resharding import Resharding, Share
 from asyncdata.runtime.tickets import END, FRESH, Position, Start, decode, natural
 from asyncdata.sources.file_list_digest import label_text
-from asyncdata.storage import local_path, write_atomically
-from asyncdata.storage.regular_file import is_regular
 
 __all__ = (
     "SHARE_FILES",
@@ -174,6 +171,8 @@ def check_seeds(seeds: Mapping[int, int], plan: Node) -> None:
 
 def place_of(plan: Node, state: Mapping[str, Any], strict: bool, options: Options) -> ResumePoint:
     """Return where a run of `plan` with these options continues from `state`; `ResumeError` if the two do not fit."""
+    from asyncdata.graph.position_check import check_position
+
     saved = checked(state_of_share(state, shares_of(plan)))
     seeds = dict[int, int](saved["seeds"])
     if strict:
@@ -400,6 +399,9 @@ def save(path: str | os.PathLike[str], state: Mapping[str, Any]) -> None:
     >>> next(ad.Dataset.range(10).iterate(state=load(path)))
     2
     """
+    from asyncdata.storage import local_path, write_atomically
+    from asyncdata.storage.regular_file import is_regular
+
     where = local_path(path, "a state")
     if not is_regular(where):
         raise FileExistsError(
@@ -410,6 +412,8 @@ def save(path: str | os.PathLike[str], state: Mapping[str, Any]) -> None:
 
 def load(path: str | os.PathLike[str]) -> dict[str, Any]:
     """Read a state that `save` wrote; `ResumeError` if the file does not hold a state."""
+    from asyncdata.storage import local_path
+
     content = Path(local_path(path, "a state")).read_bytes()
     try:
         state = parse_json(content)
@@ -426,6 +430,8 @@ def save_share(folder: str | os.PathLike[str], state: Mapping[str, Any]) -> None
     The file is named by the share, `asyncdata-1-of-4.json`. Without `shard()` or `balance()` all processes have the
     same state, in `asyncdata.json`.
     """
+    from asyncdata.storage import local_path
+
     save(Path(local_path(folder, "a state")) / share_file(state), state)
 
 
@@ -454,6 +460,8 @@ def load_shares(folder: str | os.PathLike[str]) -> dict[str, Any]:
     >>> [list(share(4, index).iterate(state=load_shares(folder))) for index in range(4)]
     [[array([4, 8])], [array([5, 9])], [array([ 6, 10])], [array([ 7, 11])]]
     """
+    from asyncdata.storage import local_path
+
     files = sorted(Path(local_path(folder, "a state")).glob(SHARE_FILES))
     if not files:
         raise ResumeError(f"{os.fspath(folder)}: no state found: save_share writes files {SHARE_FILES}")

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from os import PathLike
-from typing import Any, Literal, Never, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Never, TypeVar
 
 import numpy.typing as npt
 
@@ -40,38 +40,24 @@ from asyncdata.graph.content_hash import contents
 from asyncdata.graph.epochs import Epochs
 from asyncdata.graph.node import Node, check_count
 from asyncdata.graph.optimizer import Planner
-from asyncdata.integrations.keras import keras_dataset
-from asyncdata.integrations.loader import Loader, loader_for
-from asyncdata.integrations.torch_dataset import torch_dataset
 from asyncdata.iterator import DatasetIterator, next_block
-from asyncdata.observe.explanation import Explanation, explanation_of
-from asyncdata.observe.progress import Progress, progress_of
 from asyncdata.options import Options
-from asyncdata.persistence.saved_dataset import Saved, save
-from asyncdata.persistence.shard_formats import JsonLines, ParquetRows, Samples, ShardFormat, TFRecords
-from asyncdata.persistence.shards import ShardedWrite
-from asyncdata.recorder.locations import records_of
-from asyncdata.recorder.replay import Replay, check_origin, replayed
 from asyncdata.sources.in_memory import Chosen, Counter, Elements, Items, Random, Range, Slices, Source, Tensors
-from asyncdata.sources.iterators import AsyncIterated, Generated, Iterated
-from asyncdata.sources.listing import Pattern, buffer_for, listed
-from asyncdata.storage import local_path
-from asyncdata.tee import Consumer, consumers
 from asyncdata.transformations import Transformations, dataset_for
 from asyncdata.transforms.map import Map
 from asyncdata.transforms.prefetch_to_device import check_last
-from asyncdata.transforms.sample_from_datasets import Choose, Sample
-from asyncdata.transforms.zip import Zip
-from asyncdata.web.channel import Channel
-from asyncdata.web.durable import DurableChannel
-from asyncdata.web.received import Freshness
-from asyncdata.web.sources import (
-    channel_source,
-    http_stream_source,
-    nats_source,
-    redis_source,
-    websocket_source,
-)
+
+if TYPE_CHECKING:
+    from asyncdata.integrations.loader import Loader
+    from asyncdata.observe.explanation import Explanation
+    from asyncdata.observe.progress import Progress
+    from asyncdata.persistence.saved_dataset import Saved
+    from asyncdata.persistence.shard_formats import ShardFormat
+    from asyncdata.recorder.replay import Replay
+    from asyncdata.sources.listing import Pattern
+    from asyncdata.tee import Consumer
+    from asyncdata.web.channel import Channel
+    from asyncdata.web.durable import DurableChannel
 
 __all__ = ("Dataset",)
 
@@ -229,6 +215,8 @@ class Dataset(Transformations[T]):
         >>> list(ad.Dataset.from_generator(squares, args=(4,)))
         [0, 1, 4, 9]
         """
+        from asyncdata.sources.iterators import Generated
+
         check_generator(generator)
         declared = signature_for(output_types, output_shapes, output_signature)
         return Dataset(Generated(generator, arguments_of(args), declared))
@@ -246,6 +234,8 @@ class Dataset(Transformations[T]):
         >>> list(ad.Dataset.from_iterable("abc"))
         ['a', 'b', 'c']
         """
+        from asyncdata.sources.iterators import Iterated
+
         if isinstance(iterable, Sequence) and not isinstance(iterable, deque):  # which has no slices
             return Dataset(Items(iterable))
         return Dataset(Iterated(iterable_for(iterable)))
@@ -282,6 +272,8 @@ class Dataset(Transformations[T]):
         >>> list(ad.Dataset.from_async_iterable(Ticks()))
         [0, 1, 2]
         """
+        from asyncdata.sources.iterators import AsyncIterated
+
         return Dataset(AsyncIterated(async_iterable_for(iterable)))
 
     @staticmethod
@@ -316,6 +308,9 @@ class Dataset(Transformations[T]):
         >>> list(ad.Dataset.from_channel(channel, min_version=2)), channel.stats()["dropped"]
         (['new'], 1)
         """
+        from asyncdata.web.received import Freshness
+        from asyncdata.web.sources import channel_source
+
         freshness = Freshness.of(max_age, min_version)
         return Dataset(channel_source(channel, freshness, decode, ack, follow))
 
@@ -341,6 +336,8 @@ class Dataset(Transformations[T]):
         >>> import asyncdata as ad
         >>> changes = ad.Dataset.from_http_stream("https://stream.example/changes", headers={"Authorization": "..."})
         """
+        from asyncdata.web.sources import http_stream_source
+
         return Dataset(http_stream_source(url, decode, headers, idle_seconds, give_up_seconds))
 
     @staticmethod
@@ -364,6 +361,8 @@ class Dataset(Transformations[T]):
         >>> import asyncdata as ad
         >>> trades = ad.Dataset.from_websocket("wss://feed.example/trades", subscribe='{"channel": "trades"}')
         """
+        from asyncdata.web.sources import websocket_source
+
         return Dataset(websocket_source(url, decode, subscribe, headers, give_up_seconds))
 
     @staticmethod
@@ -397,6 +396,8 @@ class Dataset(Transformations[T]):
         >>> import asyncdata as ad
         >>> samples = ad.Dataset.from_redis_stream("redis://localhost:6379/0", "samples")
         """
+        from asyncdata.web.sources import redis_source
+
         return Dataset(redis_source(url, stream, start, group, consumer, follow, give_up_seconds))
 
     @staticmethod
@@ -427,6 +428,8 @@ class Dataset(Transformations[T]):
         >>> import asyncdata as ad
         >>> samples = ad.Dataset.from_nats("nats://localhost:4222", "samples", subject="sensors.*")
         """
+        from asyncdata.web.sources import nats_source
+
         return Dataset(nats_source(url, stream, subject, start, durable, follow, give_up_seconds))
 
     @staticmethod
@@ -453,6 +456,8 @@ class Dataset(Transformations[T]):
         ...     [path[-1] for path in ad.Dataset.list_files(folder + "/*", shuffle=False)]
         ['a', 'b']
         """
+        from asyncdata.sources.listing import buffer_for, listed
+
         in_order = check_choice("list_files", "shuffle", shuffle) is False
         files: Dataset[str] = Dataset(listed("list_files", file_pattern, in_order, storage_options))
         return files if in_order else files.shuffle(buffer_for(files.plan), seed=seed)
@@ -481,6 +486,9 @@ class Dataset(Transformations[T]):
         >>> list(ad.Dataset.load(path, reader_func=lambda shards: shards.interleave(lambda shard: shard)))
         [0, 1, 2, 3, 4, 5]
         """
+        from asyncdata.persistence.saved_dataset import Saved
+        from asyncdata.storage import local_path
+
         most = check_count("load", "max_record_bytes", max_record_bytes, 1)
         return loaded(Saved.at(local_path(path), compression, most), element_spec, reader_func)
 
@@ -520,6 +528,8 @@ class Dataset(Transformations[T]):
         >>> list(ds.take(8))
         [0, 1, 2, 90, 3, 4, 5, 91]
         """
+        from asyncdata.transforms.sample_from_datasets import Sample
+
         plans, options = plans_of("sample_from_datasets", datasets)
         plan = Sample.of(plans, weights, seed, stop=stop_on_empty_dataset, rerandomize=rerandomize_each_iteration)
         return Dataset(plan, options, datasets)
@@ -626,6 +636,9 @@ class Dataset(Transformations[T]):
         >>> len(squares), squares[3]
         (4, (3, 9))
         """
+        from asyncdata.persistence.saved_dataset import save
+        from asyncdata.storage import local_path
+
         digests = contents(self._plan), chosen_seeds(self._plan)
         save(self, next_block, local_path(path), compression, shard_func, checkpoint_args, *digests)
 
@@ -653,6 +666,8 @@ class Dataset(Transformations[T]):
         >>> [os.path.basename(name) for name in names], list(ad.TFRecordDataset(names))
         (['00000.tfrecord', '00001.tfrecord'], [b'a', b'b', b'c'])
         """
+        from asyncdata.persistence.shard_formats import TFRecords
+
         return self._write_shards(TFRecords(), path, shards, shard_bytes, compression_type, storage_options, progress)
 
     def write_jsonl(
@@ -675,6 +690,8 @@ class Dataset(Transformations[T]):
         >>> list(ad.JsonLinesDataset(ds.write_jsonl(tempfile.mkdtemp())))
         [{'id': 1, 'tags': ['a']}, {'id': 2, 'tags': []}]
         """
+        from asyncdata.persistence.shard_formats import JsonLines
+
         return self._write_shards(JsonLines(), path, shards, shard_bytes, compression_type, storage_options, progress)
 
     def write_webdataset(
@@ -699,6 +716,8 @@ class Dataset(Transformations[T]):
         >>> list(ad.WebDataset(ds.write_webdataset(tempfile.mkdtemp())))[1]
         {'__key__': '000000001', 'jpg': b'(a picture)', 'cls': 1}
         """
+        from asyncdata.persistence.shard_formats import Samples
+
         return self._write_shards(Samples(), path, shards, shard_bytes, compression_type, storage_options, progress)
 
     def write_parquet(
@@ -726,6 +745,8 @@ class Dataset(Transformations[T]):
         >>> next(iter(ad.ParquetDataset(names, ["id"]).batch(3)))  # doctest: +SKIP
         {'id': array([0, 1, 2])}
         """
+        from asyncdata.persistence.shard_formats import ParquetRows
+
         form = ParquetRows(schema, compression_type, shard_bytes)
         return self._write_shards(form, path, shards, shard_bytes, None, storage_options, progress)
 
@@ -739,6 +760,8 @@ class Dataset(Transformations[T]):
         storage_options: Mapping[str, Any] | None,
         progress: Callable[[int, int], object] | None,
     ) -> list[str]:
+        from asyncdata.persistence.shards import ShardedWrite
+
         digests_seeds_total = contents(self._plan), chosen_seeds(self._plan), self.cardinality()
         job = (path, shards, shard_bytes, compression, storage_options, progress, digests_seeds_total)
         return ShardedWrite.of(form, *job).run(self)
@@ -790,6 +813,8 @@ class Dataset(Transformations[T]):
         >>> again == [batches[3], batches[0]]
         True
         """
+        from asyncdata.recorder.replay import replayed
+
         return replayed(self._plan, origins, self._options)
 
     def locate(self, origin: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -805,6 +830,9 @@ class Dataset(Transformations[T]):
         ...     ds.locate(batches.origin())
         [{'source': 'range(5)', 'index': 4, 'turn': 0}, {'source': 'range(5)', 'index': 0, 'turn': 1}]
         """
+        from asyncdata.recorder.locations import records_of
+        from asyncdata.recorder.replay import check_origin
+
         place = place_of_origins(self._plan, [check_origin(origin)])
         return records_of(place.plan, place.start.back[0])
 
@@ -855,6 +883,8 @@ class Dataset(Transformations[T]):
         >>> asyncio.run(both())
         [4950, 4950]
         """
+        from asyncdata.tee import consumers
+
         check_count("tee", "n", n, 1)
         return consumers(self.iterate(), n, check_count("tee", "buffer_size", buffer_size, 1))
 
@@ -874,6 +904,8 @@ class Dataset(Transformations[T]):
         >>> next(iter(batches))  # doctest: +SKIP
         tensor([0, 1])
         """
+        from asyncdata.integrations.loader import loader_for
+
         return loader_for(self, device, of_torch)
 
     def to_torch(self) -> Any:
@@ -891,6 +923,8 @@ class Dataset(Transformations[T]):
         >>> next(iter(batches))  # doctest: +SKIP
         tensor([0, 1])
         """
+        from asyncdata.integrations.torch_dataset import torch_dataset
+
         return torch_dataset(self)
 
     def to_keras(self) -> Any:
@@ -904,6 +938,8 @@ class Dataset(Transformations[T]):
         >>> ds = ad.Dataset.from_tensor_slices(([[1.0], [2.0]], [[2.0], [4.0]])).batch(2)
         >>> model.fit(ds.to_keras(), epochs=3)  # doctest: +SKIP
         """
+        from asyncdata.integrations.keras import keras_dataset
+
         return keras_dataset(self)
 
     # elements by number
@@ -943,6 +979,8 @@ class Dataset(Transformations[T]):
         numbers: 100%|██████████| 5/5 [00:00<00:00, 9532.51 elements/s, waiting 3%]
         [0, 1, 2, 3, 4]
         """
+        from asyncdata.observe.progress import progress_of
+
         return progress_of(self.iterate, self._plan.cardinality, description)
 
     def cardinality(self) -> int:
@@ -1003,6 +1041,8 @@ class Dataset(Transformations[T]):
           noop_elimination  range(9) → skip(0)  ⇒  range(9)
           inject_prefetch  range(9) → take(2)  ⇒  range(9) → take(2) → prefetch(AUTOTUNE)
         """
+        from asyncdata.observe.explanation import explanation_of
+
         return explanation_of(self._plan, self._options, self._planner.ran)
 
     def __repr__(self) -> str:
@@ -1036,6 +1076,8 @@ for method_name in ("zip", "sample_from_datasets", "choose_from_datasets"):
 
 
 def zipped(args: tuple[Any, ...]) -> Dataset[Any]:
+    from asyncdata.transforms.zip import Zip
+
     structure = args[0] if len(args) == 1 else args
     level = open_level(structure)
     if level is None:
@@ -1069,6 +1111,8 @@ def chosen(
     plans: tuple[Node, ...], options: Options, choices: Dataset[int], datasets: Sequence[Dataset[Any]], stop: bool
 ) -> Dataset[Any]:
     """Return the dataset whose elements `choices` selects."""
+    from asyncdata.transforms.sample_from_datasets import Choose
+
     return Dataset(Choose.of(plans, choices.plan, stop=stop), options, (*datasets, choices))
 
 

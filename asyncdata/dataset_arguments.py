@@ -13,7 +13,6 @@ from asyncdata.executors.function_call import Call
 from asyncdata.graph.node import Node, check_called
 from asyncdata.options import INFINITE_CARDINALITY, Options
 from asyncdata.sources.in_memory import Getter, Range, Source
-from asyncdata.sources.iterators import Restarted
 from asyncdata.transformations import check_structures, dataset_for
 from asyncdata.transforms.map import Map
 
@@ -93,6 +92,8 @@ def check_generator(generator: object) -> None:
 
 def async_iterable_for(value: Any) -> AsyncIterable[Any]:
     """Return the argument of `from_async_iterable`; `PlanError` if it is not an asynchronous iterable."""
+    from asyncdata.sources.iterators import Restarted
+
     if isasyncgenfunction(value):
         return Restarted(value)
     if not hasattr(value, "__aiter__"):

@@ -11,26 +11,19 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import partial
 from itertools import islice
 from operator import getitem, length_hint
-from typing import Any, Generic, NamedTuple, Self, TypeVar
+from os import PathLike
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Self, TypeVar
 
 from asyncdata.checkpoint import ResumePoint, origin_of, place_of, state_header, state_of
-from asyncdata.devices.choice import device_for
-from asyncdata.devices.engine import DeviceEngine
 from asyncdata.elements.structure import spec_of
 from asyncdata.elements.validation import check_flag
 from asyncdata.engines.base import Engine, LoopEngine, RunSpec, TaskEngine
-from asyncdata.engines.process.engine import ProcessEngine
 from asyncdata.engines.stall import Patience, stall_report
-from asyncdata.engines.stats import stats_of
 from asyncdata.engines.thread import thread_engine
 from asyncdata.errors import ClosedError, ConcurrentUseError, StructureError
 from asyncdata.graph.node import Node, UnseekableError, check_count, nodes_of
 from asyncdata.graph.optimizer import Planner
-from asyncdata.observe.bottleneck import Bottleneck, bottleneck_of
 from asyncdata.observe.consumer import ConsumerTimes
-from asyncdata.observe.dashboard_server import show
-from asyncdata.observe.statistics import Statistics, statistics_of
-from asyncdata.recorder.log import Occasion, RunLog
 from asyncdata.runtime import forks
 from asyncdata.runtime.block import DELIVERED, Block, Failure, fail
 from asyncdata.runtime.closing import Closable
@@ -40,7 +33,12 @@ from asyncdata.runtime.queue import AT_EXIT
 from asyncdata.runtime.sigint import DeferredInterrupts, DeferredSigint
 from asyncdata.runtime.standard_descriptors import take_standard_descriptors
 from asyncdata.runtime.tickets import END, Position, Start
-from asyncdata.transforms.prefetch_to_device import split_at_device
+from asyncdata.transforms.prefetch_to_device import PrefetchToDevice, split_at_device
+
+if TYPE_CHECKING:
+    from asyncdata.observe.bottleneck import Bottleneck
+    from asyncdata.observe.statistics import Statistics
+    from asyncdata.recorder.log import Occasion, RunLog
 
 __all__ = (
     "DatasetIterator",
@@ -117,7 +115,7 @@ class Reader:
         meters, seen = Meters(), ConsumerTimes()
         held = Held(place.delivered, None, iter(()), iter(()))
         path = self.options.record
-        log = None if path is None else RunLog(path, place)
+        log = None if path is None else log_of(path, place)
         # no call from here on
         self.place = place
         self.log = log
@@ -392,7 +390,7 @@ class Reader:
         if self.engine is not None:
             self.forked = self.closed = True
             self.log = None
-            if isinstance(self.engine, DeviceEngine):  # memory of a device cannot be released here
+            if self.engine is not self.host:  # memory of a device cannot be released here
                 forks.never_finalize((self.held, self.waiting))
             self.held = Held(self.held.delivered, None, iter(()), iter(()))
             self.items = self.held.items
@@ -423,18 +421,20 @@ class Reader:
         self.abandon()  # one whose start was interrupted by a signal handler
         take_standard_descriptors()
         if self.options.dashboard:
+            from asyncdata.observe.dashboard_server import show
+
             show(self.options.dashboard, self.stats)
         plan, node = split_at_device(self.plan)
-        device = None if node is None else device_for(node)
+        copying = None if node is None else copies_to_device(node)
         run = RunSpec.of(plan, self.epoch, self.first, self.options.ram_budget, self.options.seed)
         self.budget, self.meters = run.budget, run.meters
         self.engine = self.host = engine = self.host_engine(run, loop)
         engine.start()  # only now that `close` can end it
-        if node is not None and device is not None:
-            self.engine = engine = DeviceEngine(engine, device, node)
+        if copying is not None:
+            self.engine = engine = copying(engine)
             engine.start()
         self.times.now = self.meters.clock.now
-        here = not isinstance(self.host, ProcessEngine)
+        here = self.placement != "process"
         self.planner.ran = partial(run_statistics, plan, run, self.times, self.placement) if here else None
         # no call from here on
         if self.engine is not engine:  # but for another thread's, which has moved the iterator meanwhile
@@ -453,6 +453,8 @@ class Reader:
     def host_engine(self, run: RunSpec, loop: asyncio.AbstractEventLoop | None) -> Engine:
         """Return the engine for the pipeline."""
         if self.placement == "process":
+            from asyncdata.engines.process.engine import ProcessEngine
+
             return ProcessEngine(split_at_device(self.user_plan)[0], self.options, run)
         if self.placement == "thread":
             return thread_engine(run, loop)
@@ -460,6 +462,11 @@ class Reader:
 
     def stats(self) -> Statistics:
         """Return the statistics of the pipeline so far."""
+        from asyncdata.devices.engine import DeviceEngine
+        from asyncdata.engines.process.engine import ProcessEngine
+        from asyncdata.engines.stats import stats_of
+        from asyncdata.observe.statistics import statistics_of
+
         found = self.host.stats() if isinstance(self.host, ProcessEngine) else None
         if found is None:
             found = stats_of(split_at_device(self.plan)[0], self.meters, self.budget)
@@ -525,7 +532,7 @@ class Reader:
         try:
             if self.log is not None and not self.forked:
                 held = self.held
-                if isinstance(self.host, ProcessEngine) and held.piece is not None:
+                if self.placement == "process" and held.piece is not None:
                     self.log.note(held.delivered, None, len(held.piece) - held.left, held.piece.failed)
                 self.record(held, "left")
         finally:
@@ -660,6 +667,8 @@ class DatasetIterator(Closable, Generic[T]):
         >>> found.step
         'consumer'
         """
+        from asyncdata.observe.bottleneck import bottleneck_of
+
         return bottleneck_of(self.stats())
 
     def state_dict(self) -> dict[str, Any]:
@@ -781,6 +790,8 @@ class DatasetIterator(Closable, Generic[T]):
         ...     with batches.paused():
         ...         pass  # capture a graph
         """
+        from asyncdata.devices.engine import DeviceEngine
+
         engine = self._reader.engine
         return engine.paused() if isinstance(engine, DeviceEngine) else nullcontext()
 
@@ -810,8 +821,27 @@ def moved() -> ClosedError:
     )
 
 
+def log_of(path: str | PathLike[str], place: ResumePoint) -> RunLog:
+    """Return the log of a run from a place on."""
+    from asyncdata.recorder.log import RunLog
+
+    return RunLog(path, place)
+
+
+def copies_to_device(node: PrefetchToDevice) -> Callable[[Engine], Engine]:
+    """Return how an engine becomes one whose elements are copied to the device of a node."""
+    from asyncdata.devices.choice import device_for
+    from asyncdata.devices.engine import DeviceEngine
+
+    device = device_for(node)
+    return lambda engine: DeviceEngine(engine, device, node)
+
+
 def run_statistics(plan: Node, run: RunSpec, times: ConsumerTimes, placement: str) -> Statistics:
     """Return the statistics of a run, whose iterator may be gone."""
+    from asyncdata.engines.stats import stats_of
+    from asyncdata.observe.statistics import statistics_of
+
     found = stats_of(plan, run.meters, run.budget)
     *steps, last = found.steps
     if last.inputs and not last.items:  # its buffer is gone

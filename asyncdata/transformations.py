@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeVar, cast, o
 
 import numpy.typing as npt
 
-from asyncdata.devices.choice import check_device
 from asyncdata.elements.spec import RaggedTensorSpec, TensorSpec
 from asyncdata.elements.structure import leaf, map_leaves, same_structure
 from asyncdata.elements.validation import check_choice, check_flag
@@ -21,47 +20,17 @@ from asyncdata.formats.record_limits import CACHED_RECORD_BYTES
 from asyncdata.graph.node import Node, check_arguments, check_count, check_integer, check_parallel
 from asyncdata.graph.optimizer import check_rules
 from asyncdata.options import AUTOTUNE, Options
-from asyncdata.persistence.file_cache import FileCache
-from asyncdata.storage import local_path
-from asyncdata.transforms.balance import Balance
 from asyncdata.transforms.batch import Batch
-from asyncdata.transforms.batch_within import BatchWithin
-from asyncdata.transforms.bucket_by_token_count import BucketByTokenCount
-from asyncdata.transforms.cache import Cache, MemoryCache
-from asyncdata.transforms.cardinality import AssertCardinality, PadToCardinality
-from asyncdata.transforms.concatenate import Concatenate
-from asyncdata.transforms.distinct import Distinct
-from asyncdata.transforms.enumerate import Enumerate
-from asyncdata.transforms.fields import Field, fields_of
 from asyncdata.transforms.filter import Filter, Predicate
-from asyncdata.transforms.flat_map import FlatMap
-from asyncdata.transforms.global_shuffle import shuffled
-from asyncdata.transforms.group_by_reducer import GroupByReducer, Reducer
-from asyncdata.transforms.group_by_window import Buckets, KeyWindows
-from asyncdata.transforms.ignore_errors import ErrorBudget, IgnoreErrors
-from asyncdata.transforms.interleave import Interleave
 from asyncdata.transforms.map import Map, call_for, check_synchronous, declared
-from asyncdata.transforms.map_batches import MapBatches
-from asyncdata.transforms.pack_sequences import PackSequences
-from asyncdata.transforms.padded_batch import PaddedBatch, Padding
 from asyncdata.transforms.prefetch import Prefetch
-from asyncdata.transforms.prefetch_to_device import PrefetchToDevice
-from asyncdata.transforms.ragged_batch import RaggedBatch
-from asyncdata.transforms.rate_limit import RateLimit
-from asyncdata.transforms.rebatch import Rebatch
-from asyncdata.transforms.rejection_resample import Resample
-from asyncdata.transforms.repeat import Repeat
-from asyncdata.transforms.scan import Scan
-from asyncdata.transforms.shard import Shard
-from asyncdata.transforms.skip import Skip
-from asyncdata.transforms.take import Take
-from asyncdata.transforms.take_while import TakeWhile
-from asyncdata.transforms.unbatch import Unbatch
-from asyncdata.transforms.unique import Unique
-from asyncdata.transforms.window import Window
 
 if TYPE_CHECKING:
     from asyncdata.dataset import Dataset
+    from asyncdata.persistence.file_cache import FileCache
+    from asyncdata.transforms.cache import Cache
+    from asyncdata.transforms.fields import Field
+    from asyncdata.transforms.group_by_reducer import Reducer
 
 __all__ = ("Transformations", "check_structures", "dataset_for")
 
@@ -197,6 +166,8 @@ class Transformations(Generic[T]):
         >>> list(ds)
         [{'image': b'bb', 'label': np.int64(4), 'size': 2}]
         """
+        from asyncdata.transforms.map_batches import MapBatches
+
         ordered, pure = check_choice("map", "deterministic", deterministic), check_flag("map", "pure", pure)
         vectorized, shrinks = check_flag("map", "vectorized", vectorized), check_flag("map", "shrinks", shrinks)
         if rng != "torch":
@@ -236,6 +207,8 @@ class Transformations(Generic[T]):
         >>> list(ad.Dataset.from_tensor_slices(([1, 2], ["a", "b"])).filter(lambda name: name == "b", reads=1))
         [(np.int64(2), 'b')]
         """
+        from asyncdata.transforms.fields import fields_of
+
         fields = () if reads is None else fields_of("filter", "reads", reads)
         call, ordered = Predicate(predicate, reads=fields), check_choice("filter", "deterministic", deterministic)
         return self._next(Filter.of(self._plan, call, num_parallel_calls, ordered, check_flag("filter", "pure", pure)))
@@ -251,6 +224,8 @@ class Transformations(Generic[T]):
         >>> list(ad.Dataset.range(5).scan(0, lambda total, x: (total + x, total + x)))
         [0, 1, 3, 6, 10]
         """
+        from asyncdata.transforms.scan import Scan
+
         return self._next(Scan.of(self._plan, scan_func, initial_state))
 
     def distinct(self, key: Callable[..., Any] | None = None, max_keys: int | None = None) -> Dataset[T]:
@@ -264,6 +239,8 @@ class Transformations(Generic[T]):
         >>> list(ad.Dataset.from_iterable(["a", "b", "A", "a"]).distinct(key=str.lower))
         ['a', 'b']
         """
+        from asyncdata.transforms.distinct import Distinct
+
         return self._next(Distinct.of(self._plan, key, max_keys))
 
     def enumerate(self, start: int = 0) -> Dataset[tuple[int, T]]:
@@ -273,6 +250,8 @@ class Transformations(Generic[T]):
         >>> list(ad.Dataset.from_iterable("ab").enumerate())
         [(0, 'a'), (1, 'b')]
         """
+        from asyncdata.transforms.enumerate import Enumerate
+
         return self._next(Enumerate(self._plan, check_integer("enumerate", "start", start)))
 
     def flat_map(self, map_func: Callable[..., Any]) -> Dataset[Any]:
@@ -282,6 +261,8 @@ class Transformations(Generic[T]):
         >>> list(ad.Dataset.range(3).flat_map(lambda n: ad.Dataset.range(n)))
         [0, 0, 1]
         """
+        from asyncdata.transforms.flat_map import FlatMap
+
         return self._next(FlatMap(self._plan, inner_call("flat_map", map_func, self._plan)))
 
     def interleave(
@@ -303,6 +284,8 @@ class Transformations(Generic[T]):
         >>> [int(x) for x in ds]
         [1, 2, 1, 2, 3, 3]
         """
+        from asyncdata.transforms.interleave import Interleave
+
         call = inner_call("interleave", map_func, self._plan)
         ordered = check_choice("interleave", "deterministic", deterministic)
         return self._next(Interleave.of(self._plan, call, cycle_length, block_length, num_parallel_calls, ordered))
@@ -314,6 +297,8 @@ class Transformations(Generic[T]):
         >>> list(ad.Dataset.range(2).concatenate(ad.Dataset.range(1)))
         [0, 1, 0]
         """
+        from asyncdata.transforms.concatenate import Concatenate
+
         other = dataset_for("concatenate", dataset)
         check_structures("concatenate", {"the first": self._plan.signature, "the second": other.plan.signature})
         return self._next(Concatenate(self._plan, other.plan), self._options.merge(other.options()), other)
@@ -347,6 +332,8 @@ class Transformations(Generic[T]):
         drop = check_flag("batch", "drop_remainder", drop_remainder)
         size = check_count("batch", "batch_size", batch_size, 1)
         if within is not None:
+            from asyncdata.transforms.batch_within import BatchWithin
+
             return self._next(BatchWithin.of(self._plan, size, drop, within))
         return self._next(Batch(self._plan, size, drop))
 
@@ -368,6 +355,8 @@ class Transformations(Generic[T]):
         [array([[1, 0, 0, 0],
                [2, 3, 0, 0]])]
         """
+        from asyncdata.transforms.padded_batch import PaddedBatch, Padding
+
         size = check_count("padded_batch", "batch_size", batch_size, 1)
         padding = Padding.of("padded_batch", padded_shapes, padding_values)
         drop = check_flag("padded_batch", "drop_remainder", drop_remainder)
@@ -385,6 +374,8 @@ class Transformations(Generic[T]):
         >>> list(ad.Dataset.from_iterable([[1], [2, 3, 4], []]).ragged_batch(2))
         [Ragged([[1], [2, 3, 4]]), Ragged([[]])]
         """
+        from asyncdata.transforms.ragged_batch import RaggedBatch
+
         size = check_count("ragged_batch", "batch_size", batch_size, 1)
         drop = check_flag("ragged_batch", "drop_remainder", drop_remainder)
         return self._next(RaggedBatch.of(self._plan, size, drop, row_splits_dtype))
@@ -402,6 +393,8 @@ class Transformations(Generic[T]):
         >>> list(ad.Dataset.from_iterable(["one two", "three"]).map(str.split).unbatch())
         ['one', 'two', 'three']
         """
+        from asyncdata.transforms.unbatch import Unbatch
+
         return self._next(Unbatch.of(self._plan))
 
     def rebatch(self, batch_size: int | Sequence[int], drop_remainder: bool = False) -> Dataset[Any]:
@@ -420,6 +413,8 @@ class Transformations(Generic[T]):
         >>> list(ad.Dataset.range(8).batch(4).rebatch([1, 2]))
         [array([0]), array([1, 2]), array([3]), array([4, 5]), array([6]), array([7])]
         """
+        from asyncdata.transforms.rebatch import Rebatch
+
         drop = check_flag("rebatch", "drop_remainder", drop_remainder)
         return self._next(Rebatch.of(self._plan, batch_size, drop))
 
@@ -438,6 +433,8 @@ class Transformations(Generic[T]):
         >>> [list(window) for window in ad.Dataset.range(7).window(2, stride=3)]
         [[0, 3], [2, 5], [4], [6]]
         """
+        from asyncdata.transforms.window import Window
+
         size = check_count("window", "size", size, 1)
         step = size if shift is None else check_count("window", "shift", shift, 1)
         stride = check_count("window", "stride", stride, 1)
@@ -478,6 +475,8 @@ class Transformations(Generic[T]):
         [1 2 3] [1 1 2]
         [ 8  9 -1] [1 1 0]
         """
+        from asyncdata.transforms.pack_sequences import PackSequences
+
         return self._next(PackSequences.of(self._plan, length, strategy, open_rows, overlong, padding_values))
 
     def bucket_by_token_count(
@@ -504,6 +503,8 @@ class Transformations(Generic[T]):
         [[5, 0], [8, 0], [6, 7]]
         [[9, 10, 11, 0], [1, 2, 3, 4]]
         """
+        from asyncdata.transforms.bucket_by_token_count import BucketByTokenCount
+
         node = BucketByTokenCount.of(self._plan, max_tokens, length_func, buffer_size, overlong, padding_values)
         return self._next(node)
 
@@ -525,6 +526,8 @@ class Transformations(Generic[T]):
         >>> list(ds)
         [array([0, 2, 4]), array([1, 3, 5]), array([6])]
         """
+        from asyncdata.transforms.group_by_window import KeyWindows
+
         plan = KeyWindows.of(self._plan, key_func, reduce_func, window_size, window_size_func, self._part)
         return self._next(plan)
 
@@ -553,6 +556,9 @@ class Transformations(Generic[T]):
         [[1, 0], [5, 6]]
         [[1, 2, 3, 4], [5, 6, 7, 0]]
         """
+        from asyncdata.transforms.group_by_window import Buckets
+        from asyncdata.transforms.padded_batch import Padding
+
         method, bounds, sizes = "bucket_by_sequence_length", bucket_boundaries, bucket_batch_sizes
         bounded = check_flag(method, "pad_to_bucket_boundary", pad_to_bucket_boundary)
         plain = check_flag(method, "no_padding", no_padding)
@@ -575,6 +581,8 @@ class Transformations(Generic[T]):
         >>> list(ad.Dataset.range(10).group_by_reducer(lambda x: x % 2, mean))
         [4.0, 5.0]
         """
+        from asyncdata.transforms.group_by_reducer import GroupByReducer
+
         return self._next(GroupByReducer.of(self._plan, key_func, reducer))
 
     def shuffle(
@@ -595,6 +603,8 @@ class Transformations(Generic[T]):
         >>> list(ad.Dataset.range(10**9).shuffle(seed=1).take(3))
         [37354210, 465257133, 36768346]
         """
+        from asyncdata.transforms.global_shuffle import shuffled
+
         reshuffle = check_choice("shuffle", "reshuffle_each_iteration", reshuffle_each_iteration)
         return self._next(shuffled(self._plan, buffer_size, seed, reshuffle))
 
@@ -619,6 +629,8 @@ class Transformations(Generic[T]):
         >>> kept.count(1), kept.count(0)
         (100, 96)
         """
+        from asyncdata.transforms.rejection_resample import Resample
+
         return self._next(Resample.of(self._plan, class_func, target_dist, initial_dist, seed))
 
     def repeat(self, count: int | None = None) -> Dataset[T]:
@@ -628,6 +640,8 @@ class Transformations(Generic[T]):
         >>> list(ad.Dataset.range(2).repeat(2))
         [0, 1, 0, 1]
         """
+        from asyncdata.transforms.repeat import Repeat
+
         times = -1 if count is None else check_count("repeat", "count", count, 0, (-1,))
         return self._next(Repeat(self._plan, times))
 
@@ -638,6 +652,8 @@ class Transformations(Generic[T]):
         >>> list(ad.Dataset.counter().take(2))
         [0, 1]
         """
+        from asyncdata.transforms.take import Take
+
         return self._next(Take(self._plan, check_count("take", "count", count, 0, (-1,))))
 
     def take_while(self, predicate: Callable[..., Any]) -> Dataset[T]:
@@ -650,6 +666,8 @@ class Transformations(Generic[T]):
         >>> list(ad.Dataset.counter().take_while(lambda x: x < 3))
         [0, 1, 2]
         """
+        from asyncdata.transforms.take_while import TakeWhile
+
         return self._next(TakeWhile.of(self._plan, Predicate(predicate, "take_while")))
 
     def unique(self) -> Dataset[T]:
@@ -661,6 +679,8 @@ class Transformations(Generic[T]):
         >>> list(ad.Dataset.from_iterable("abacab").unique())
         ['a', 'b', 'c']
         """
+        from asyncdata.transforms.unique import Unique
+
         return self._next(Unique(self._plan))
 
     def skip(self, count: int) -> Dataset[T]:
@@ -670,6 +690,8 @@ class Transformations(Generic[T]):
         >>> list(ad.Dataset.range(4).skip(2))
         [2, 3]
         """
+        from asyncdata.transforms.skip import Skip
+
         return self._next(Skip(self._plan, check_count("skip", "count", count, 0, (-1,))))
 
     def shard(
@@ -699,6 +721,8 @@ class Transformations(Generic[T]):
         >>> [list(ad.Dataset.range(3).shard(2, index, pad_remainder=True)) for index in range(2)]
         [[(0, True), (2, True)], [(1, True), (2, False)]]
         """
+        from asyncdata.transforms.shard import Shard
+
         drop = check_flag("shard", "drop_remainder", drop_remainder)
         pad = check_flag("shard", "pad_remainder", pad_remainder)
         return self._next(Shard.of(self._plan, num_shards, index, drop, pad))
@@ -735,6 +759,8 @@ class Transformations(Generic[T]):
         [[8, 1], [1, 4]]
         [[2, 3], [1, 4]]
         """
+        from asyncdata.transforms.balance import Balance
+
         drop = check_flag("balance", "drop_remainder", drop_remainder)
         return self._next(Balance.of(self._plan, cost, batch_size, ranks, rank, steps, drop))
 
@@ -805,6 +831,9 @@ class Transformations(Generic[T]):
         >>> len(os.listdir(folder))
         2
         """
+        from asyncdata.persistence.file_cache import FileCache
+        from asyncdata.storage import local_path
+
         if compression not in ("AUTO", None, "") or reader_func is not None or shard_func is not None:
             raise PlanError("snapshot() has no compression, reader_func or shard_func: use save() and Dataset.load()")
         most = check_count("snapshot", "max_record_bytes", max_record_bytes, 1)
@@ -831,6 +860,8 @@ class Transformations(Generic[T]):
         0 division by zero
         [1.0, 0.5]
         """
+        from asyncdata.transforms.ignore_errors import ErrorBudget, IgnoreErrors
+
         logged, budget = check_flag("ignore_errors", "log_warning", log_warning), ErrorBudget.of(max_errors, max_share)
         return self._next(IgnoreErrors.of(self._plan, budget, logged, on_error))
 
@@ -844,6 +875,8 @@ class Transformations(Generic[T]):
         >>> len(ad.Dataset.range(10).filter(lambda x: x % 2).assert_cardinality(5))
         5
         """
+        from asyncdata.transforms.cardinality import AssertCardinality
+
         return self._next(AssertCardinality.of(self._plan, expected_cardinality))
 
     def pad_to_cardinality(self, cardinality: int, mask_key: str = "valid") -> Dataset[Any]:
@@ -856,6 +889,8 @@ class Transformations(Generic[T]):
         >>> list(ad.Dataset.from_tensor_slices({"x": [7, 8]}).pad_to_cardinality(3))
         [{'x': np.int64(7), 'valid': True}, {'x': np.int64(8), 'valid': True}, {'x': np.int64(0), 'valid': False}]
         """
+        from asyncdata.transforms.cardinality import PadToCardinality
+
         return self._next(PadToCardinality.of(self._plan, cardinality, mask_key))
 
     def prefetch(self, buffer_size: int | None = None) -> Dataset[T]:
@@ -888,6 +923,9 @@ class Transformations(Generic[T]):
         >>> [batch["x"].numpy().tolist() for batch in ds]
         [[[1, 2], [3, 4]]]
         """
+        from asyncdata.devices.choice import check_device
+        from asyncdata.transforms.prefetch_to_device import PrefetchToDevice
+
         chosen = check_device(device, mode, static)
         return self._next(PrefetchToDevice.of(self._plan, chosen, buffer_size, mode, static))
 
@@ -901,6 +939,8 @@ class Transformations(Generic[T]):
         >>> list(ad.Dataset.range(3).rate_limit(1000))
         [0, 1, 2]
         """
+        from asyncdata.transforms.rate_limit import RateLimit
+
         return self._next(RateLimit.of(self._plan, per_second, burst))
 
     def apply(self, transformation_func: Callable[[Dataset[T]], Dataset[U]]) -> Dataset[U]:
@@ -1016,6 +1056,10 @@ def cached(
     plan: Node, filename: str | PathLike[str], max_bytes: int | None, max_record_bytes: int
 ) -> Cache | FileCache:
     """Return the plan that caches elements in a file or in memory."""
+    from asyncdata.persistence.file_cache import FileCache
+    from asyncdata.storage import local_path
+    from asyncdata.transforms.cache import Cache, MemoryCache
+
     check_count("cache", "max_record_bytes", max_record_bytes, 1)
     if max_bytes is not None:
         check_count("cache", "max_bytes", max_bytes, 0)

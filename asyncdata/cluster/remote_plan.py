@@ -18,7 +18,6 @@ from asyncdata.runtime.block import Block, Blocks, Demand
 from asyncdata.runtime.queue import LoopSignal
 from asyncdata.runtime.tickets import FRESH, Start, Ticket, plain
 from asyncdata.sources.random_access import InMemorySource
-from asyncdata.transforms.cache import Cache
 from asyncdata.transforms.map import Map
 
 __all__ = ("RemotePlan", "RunPlacement")
@@ -113,7 +112,7 @@ def reason_to_stay(plan: Node) -> str | None:
     for node in nodes_of(plan):
         if (reason := node.process_bound_reason) is not None:
             return f"{node.label()} cannot run in another process: {reason}"
-        if isinstance(node, Cache) or node.sealed:
+        if node.stores_elements:
             return f"{node.label()} holds elements where the pipeline runs"
     if not plan.repeatable:
         return f"{plan.label()} has no fixed order, or cannot be run again, which is required when a worker is lost"

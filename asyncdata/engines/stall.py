@@ -12,15 +12,16 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from types import AsyncGeneratorType, FrameType
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from weakref import ref
 
 from asyncdata.executors.retry import Leaving
 from asyncdata.executors.scope import OwnedTask
-from asyncdata.observe.statistics import StepStatistics, counted
-from asyncdata.observe.table import time_of
 from asyncdata.runtime.meter import Meter
 from asyncdata.runtime.queue import is_virtual
+
+if TYPE_CHECKING:
+    from asyncdata.observe.statistics import StepStatistics
 
 __all__ = ("PATIENT", "LoopWatch", "Patience", "stall_report")
 
@@ -131,6 +132,8 @@ def stall_report(
 ) -> str:
     """Return which step waits for what after so many seconds, and the stacks of the user's code in threads and
     tasks."""
+    from asyncdata.observe.table import time_of
+
     places = [*places_of_threads(threads)]
     blocked = [place for place in places if place.blocks]
     if blocked:
@@ -148,6 +151,8 @@ def stall_report(
 
 def culprit(steps: list[StepStatistics], places: list[Place]) -> str:
     """Return as text which step waits for what: the last one that has work, else the source it reads."""
+    from asyncdata.observe.statistics import counted
+
     inside = next((place.step for place in places if place.step and place.lines), "")
     at = len(steps) - 1
     while at >= 0:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Executor
 from functools import partial
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from anyio import CapacityLimiter
 
@@ -14,16 +14,17 @@ from asyncdata.errors import StageError
 from asyncdata.executors.autotune import Choice, Sample, Tuning, Usage
 from asyncdata.executors.function_call import INLINE_GROUP, ChunkSizer, Deadline
 from asyncdata.executors.group_work import Done, GroupWork
-from asyncdata.executors.process.pool import PoolHandle, pool_of
-from asyncdata.executors.process.workers import EXECUTORS, ExecutorWorkers, ProcessWorkers
 from asyncdata.executors.scope import Scope
 from asyncdata.executors.workers import Group, RemoteExecutor, TaskWorkers, ThreadWorkers, Workers
 from asyncdata.runtime.block import Block
 from asyncdata.runtime.host_resources import usable_cores
 
+if TYPE_CHECKING:
+    from asyncdata.executors.process.pool import PoolHandle
+
 __all__ = ("AutotunedWorkers", "CallExecutor", "workers_of")
 
-CallExecutor: TypeAlias = PoolHandle | Executor | Tuning | RemoteExecutor
+CallExecutor: TypeAlias = "PoolHandle | Executor | Tuning | RemoteExecutor"
 """The executor of a stage's calls, if not threads or tasks of the pipeline; or AUTOTUNE's tuner."""
 
 
@@ -99,9 +100,7 @@ class AutotunedWorkers(Workers):
         self.retired: list[Workers] = []
         self.coming: tuple[Choice, Workers] | None = None
         workers = self.made(choice := tuning.consider())
-        if isinstance(workers, ProcessWorkers) and not self.there(
-            choice, workers
-        ):  # in a fork, where others found it out
+        if not self.there(choice, workers):  # in a fork, where others found it out
             workers = self.made(choice := tuning.fallback)
         self.change(choice, workers)
 
@@ -118,6 +117,9 @@ class AutotunedWorkers(Workers):
     def made(self, choice: Choice) -> Workers:
         """Return the workers of a choice."""
         if choice.where == "process":
+            from asyncdata.executors.process.pool import pool_of
+            from asyncdata.executors.process.workers import ProcessWorkers
+
             self.tuning.pool = pool_of(usable_cores())
             work = self.work.seeded(self.scope.owned.seed)
             return ProcessWorkers(self.tuning.pool, choice.workers, work, self.scope.epoch, self.copied)
@@ -159,7 +161,7 @@ class AutotunedWorkers(Workers):
             self.watch(self.current)
             return
         workers = self.made(choice) if self.coming is None else self.coming[1]
-        if not isinstance(workers, ProcessWorkers) or self.there(choice, workers):
+        if self.there(choice, workers):
             self.coming = None
         elif self.goes_on(choice := self.tuning.fallback):
             return
@@ -173,8 +175,13 @@ class AutotunedWorkers(Workers):
         """Return whether a choice has the workers that there are."""
         return choice.way == self.choice.way and not isinstance(self.pace, FixedChunkSizer)
 
-    def there(self, choice: Choice, workers: ProcessWorkers) -> bool:
-        """Return whether there are processes; until there are, and if there are none, calls are made elsewhere."""
+    def there(self, choice: Choice, workers: Workers) -> bool:
+        """Return whether there are workers: until processes are, and if there are none, calls are made elsewhere."""
+        if choice.where != "process":
+            return True
+        from asyncdata.executors.process.workers import ProcessWorkers
+
+        assert isinstance(workers, ProcessWorkers)
         if self.coming is None:
             self.coming = choice, workers
             workers.pool.call()
@@ -216,6 +223,18 @@ def shared_calls(scope: Scope, work: GroupWork, tuning: Tuning) -> SharedCalls |
     return scope.meter.shared[function]
 
 
+def process_workers(
+    scope: Scope, work: GroupWork, workers: int, executor: PoolHandle | Executor, copied: bool
+) -> Workers:
+    """Return where the groups of a stage run that has an executor, of processes of ours or of the user's."""
+    from asyncdata.executors.process.workers import EXECUTORS, ExecutorWorkers, ProcessWorkers
+
+    if not isinstance(executor, Executor):
+        return ProcessWorkers(executor, workers, work, scope.epoch, copied)
+    EXECUTORS.check(executor, work.label)
+    return ExecutorWorkers(executor, workers, work, scope.epoch)
+
+
 def workers_of(scope: Scope, work: GroupWork, workers: int, executor: CallExecutor | None, copied: bool) -> Workers:
     """Return where the groups of a stage run."""
     if isinstance(executor, Tuning):
@@ -224,11 +243,8 @@ def workers_of(scope: Scope, work: GroupWork, workers: int, executor: CallExecut
     seeded = work.seeded(scope.owned.seed)
     if isinstance(executor, RemoteExecutor):
         return executor.workers(workers, seeded, scope.epoch, copied)
-    if isinstance(executor, PoolHandle):
-        return ProcessWorkers(executor, workers, seeded, scope.epoch, copied)
     if executor is not None:
-        EXECUTORS.check(executor, work.label)
-        return ExecutorWorkers(executor, workers, seeded, scope.epoch)
+        return process_workers(scope, seeded, workers, executor, copied)
     work = work.at(scope.epoch)
     if any(call.is_async for call in work.calls):
         return TaskWorkers(scope, workers, work.run_async, work.at_once)

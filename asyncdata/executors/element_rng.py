@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import secrets
+import os
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from contextvars import ContextVar
@@ -39,7 +39,7 @@ class Chance(NamedTuple):
 def drawn_seed() -> int:
     """Return a seed for a step to which the user gave none."""
     deriving = DERIVING.get()
-    return secrets.randbits(63) if deriving is None else deriving.next()
+    return int.from_bytes(os.urandom(8)) >> 1 if deriving is None else deriving.next()
 
 
 class DerivedSeeds:

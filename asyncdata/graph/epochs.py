@@ -8,8 +8,6 @@ from typing import Self
 from asyncdata.checkpoint import ResumePoint
 from asyncdata.graph.hashed_attributes import is_users
 from asyncdata.graph.node import Node
-from asyncdata.transforms.flat_map import FlatMap
-from asyncdata.transforms.interleave import Interleave
 
 __all__ = ("Epochs",)
 
@@ -73,7 +71,8 @@ def varies(plan: Node) -> bool:
     found, left = {id(plan)}, [plan]
     while left:
         node = left.pop()
-        if node.chance is not None or (isinstance(node, (FlatMap, Interleave)) and is_users(node.function.fn)):
+        makes = node.dataset_function
+        if node.chance is not None or (makes is not None and is_users(makes.fn)):
             return True
         left.extend(one for one in node.inputs if id(one) not in found)
         found.update(map(id, node.inputs))

@@ -17,7 +17,7 @@ from asyncdata.executors.element_rng import Chance
 from asyncdata.executors.function_call import Call, describe
 from asyncdata.executors.scope import Scope
 from asyncdata.graph.stages import Stage
-from asyncdata.options import AUTOTUNE, INFINITE_CARDINALITY, UNKNOWN_CARDINALITY
+from asyncdata.options import AUTOTUNE, INFINITE_CARDINALITY, UNKNOWN_CARDINALITY, Options
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
 from asyncdata.runtime.meter import metered
 from asyncdata.runtime.resharding import Resharding, Share, replaying_tickets
@@ -258,6 +258,11 @@ class Node:
         return False
 
     @property
+    def stores_elements(self) -> bool:
+        """Whether it stores the elements of its input for later runs, also of datasets with other options."""
+        return self.sealed
+
+    @property
     def chance(self) -> Chance | None:
         """The seed of a node that has one; it is part of a state."""
         return None
@@ -299,6 +304,24 @@ class Node:
     def sealed(self) -> bool:
         """Whether its input must run as it was built, since a file describes it; rules do not change that."""
         return False
+
+    @property
+    def dataset_function(self) -> Call | None:
+        """The function that makes datasets of its elements, whose steps are not in the plan; `None` for most nodes."""
+        return None
+
+    def settled(self, options: Options, numbered: bool) -> Self:
+        """Return the node with what the options leave open filled in; `numbered` if a step after it divides shares."""
+        return self
+
+    @property
+    def shuffles(self) -> bool:
+        """Whether it gives all elements of its input, once, in a drawn order."""
+        return False
+
+    def repeated_as_one(self, count: int) -> Node | None:
+        """Return a node that gives its elements `count` times faster than `repeat` after it; `None` if none does."""
+        return None
 
     @property
     def holds(self) -> int:

@@ -10,25 +10,19 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from asyncdata.errors import PlanError, StageError
 from asyncdata.executors.autotune import Tuning
 from asyncdata.executors.function_call import Call
-from asyncdata.graph.cluster_placement import calls_on_cluster, placement_lines
-from asyncdata.graph.node import Node, OneForOne, nodes_of
+from asyncdata.graph.node import Node, OneForOne, Unary, nodes_of
 from asyncdata.options import AUTOTUNE, Options
 from asyncdata.sources.in_memory import Getter
 from asyncdata.transforms.batch import Batch
-from asyncdata.transforms.cache import Cache
 from asyncdata.transforms.fields import Fields
 from asyncdata.transforms.filter import Filter, Predicate
 from asyncdata.transforms.function_node import Called
-from asyncdata.transforms.global_shuffle import Permute
-from asyncdata.transforms.interleave import Interleave
 from asyncdata.transforms.map import Map
-from asyncdata.transforms.map_and_batch import MapAndBatch
 from asyncdata.transforms.map_batches import MapBatches
 from asyncdata.transforms.prefetch import Prefetch
 from asyncdata.transforms.prefetch_to_device import PrefetchToDevice
 from asyncdata.transforms.repeat import Repeat
 from asyncdata.transforms.shard import Shard
-from asyncdata.transforms.shuffle import Shuffle, ShuffleRepeat
 from asyncdata.transforms.skip import Skip
 from asyncdata.transforms.take import Take
 from asyncdata.transforms.unbatch import Unbatch
@@ -122,8 +116,10 @@ def vectorized(node: Map | Filter) -> bool:
 
 def map_vectorisation(node: Node) -> Node | None:
     """map(f, vectorized=True).batch(n) -> f of each batch."""
-    if type(node) is not Batch:
+    if type(node) is not Batch or not isinstance(node.input, Map) or not node.input.vectorized:
         return None
+    from asyncdata.transforms.map_and_batch import MapAndBatch
+
     match node.input:
         case Map(vectorized=True, workers=None) as mapped:
             return MapAndBatch.of(mapped, node)
@@ -155,11 +151,7 @@ def map_parallelisation(node: Node) -> Node | None:
 
 def shuffle_and_repeat_fusion(node: Node) -> Node | None:
     """shuffle.repeat -> one node that fills the next epoch's buffer while it drains the last one's."""
-    match node:
-        case Repeat(input=Shuffle(input=source, size=size, seed=seed, reshuffle=reshuffle), count=count) if count != 1:
-            return ShuffleRepeat(source, size, seed, reshuffle, count)
-        case _:
-            return None
+    return node.input.repeated_as_one(node.count) if isinstance(node, Repeat) and node.count != 1 else None
 
 
 def take_pushdown(node: Node) -> Node | None:
@@ -195,10 +187,10 @@ def shuffle_lift(node: Node) -> Node | None:
     Not before a map that shrinks elements.
     """
     match node:
-        case Shuffle(input=work) if shrinking(work):
-            return None
-        case Shuffle() | Permute() if isinstance(node.input, OneForOne) and node.input.elementwise:
-            return node.input.with_inputs(dataclasses.replace(node, input=node.input.input))
+        case Unary(shuffles=True, input=OneForOne(elementwise=True) as work) if not (
+            node.retains_elements and shrinking(work)
+        ):
+            return work.with_inputs(dataclasses.replace(node, input=work.input))
         case _:
             return None
 
@@ -243,8 +235,10 @@ def earliest(calls: Sequence[Call], fields: Fields) -> int:
 def shrink_pushdown(node: Node) -> Node | None:
     """Call maps that shrink elements before a shuffle or prefetch, which then holds less (reorder=True)."""
     match node:
-        case Map(input=Shuffle() | Prefetch() as buffer) | MapBatches(input=Shuffle() | Prefetch() as buffer) if (
-            node.elementwise and all(call.shrinks for call in node.calls)
+        case Map(input=Unary() as buffer) | MapBatches(input=Unary() as buffer) if (
+            (isinstance(buffer, Prefetch) or (buffer.shuffles and buffer.retains_elements))
+            and node.elementwise
+            and all(call.shrinks for call in node.calls)
         ):
             return buffer.with_inputs(dataclasses.replace(node, input=buffer.input))
         case _:
@@ -314,19 +308,12 @@ def settle(node: Node, options: Options, numbered: bool = False) -> Node:
     Shares are those of different processes: only if all see the same order, each element is in exactly one of them. A
     cache also serves datasets with other options.
     """
-    ordered = options.deterministic is not False
     numbered = numbered or node.share is not None
-    options = dataclasses.replace(options, deterministic=True) if isinstance(node, Cache) or node.sealed else options
+    options = dataclasses.replace(options, deterministic=True) if node.stores_elements else options
     inputs = [settle(part, options, numbered) for part in node.inputs]
     if any(new is not old for new, old in zip(inputs, node.inputs, strict=True)):
         node = node.with_inputs(*inputs)
-    if isinstance(node, (Called, Interleave)) and node.workers is not None and (numbered or node.ordered is None):
-        node = dataclasses.replace(node, ordered=ordered or numbered)
-    if isinstance(node, Called) and isinstance(node.executor, Tuning) and options.autotune is False:
-        node = dataclasses.replace(node, executor=None)
-    if isinstance(node, Interleave) and node.tuner and (options.autotune is False or node.ordered is False):
-        node = dataclasses.replace(node, tuner=None)  # without a fixed order no element waits for a slow input
-    return node
+    return node.settled(options, numbered)
 
 
 def with_copies(node: Node, retained: bool = False) -> Node:
@@ -349,6 +336,8 @@ def optimize(plan: Node, options: Options) -> Optimized:
     story: list[Rewrite] = []
     plan = with_copies(rewritten(settle(plan, options), enabled(RULES, options), story))
     if options.cluster is not None:
+        from asyncdata.graph.cluster_placement import calls_on_cluster
+
         plan = calls_on_cluster(plan, options)
     return Optimized(apply_first(enabled(LAST_RULES, options), plan, story) or plan, story)
 
@@ -435,6 +424,8 @@ def resumptions(plan: Node) -> list[str]:
 
 def explained(plan: Node, options: Options) -> str:
     """Return the plan before and after the rewrites, and what each rewrite did."""
+    from asyncdata.graph.cluster_placement import placement_lines
+
     optimized = optimize(plan, options)
     lines = [
         f"plan       {plan}",

@@ -13,8 +13,6 @@ from asyncdata.graph.hashed_attributes import is_users
 from asyncdata.graph.node import EVERYTHING, Node, Unary, finite, nodes_of, render, repeated_ones
 from asyncdata.runtime.tickets import END, UNORDERED, Start, decode_run, plain
 from asyncdata.transforms.filter import Filter
-from asyncdata.transforms.flat_map import FlatMap
-from asyncdata.transforms.interleave import Interleave
 from asyncdata.transforms.shuffle import Shuffle, ShuffleRepeat
 from asyncdata.transforms.take_while import TakeWhile
 
@@ -28,9 +26,6 @@ ALLOWANCE: Final = 1 << 18
 
 NO_LONGER: Final = (Filter, TakeWhile, Shuffle)
 """Steps that give at most as many elements as their input, also if that number is unknown."""
-
-OF_DATASETS: Final = (FlatMap, Interleave)
-"""Steps whose elements come from datasets that are not in the plan."""
 
 UNKNOWN: Final = 1 << 24
 """The assumed maximum of held elements where no step gives one: for a buffer of everything whose input has an unknown
@@ -137,7 +132,8 @@ def check_buffers(plan: Node, position: Any) -> None:
 
 def has_unseen_steps(node: Node) -> bool:
     """Return whether a user's function makes datasets, whose steps are not in the plan."""
-    return isinstance(node, OF_DATASETS) and is_users(node.function.fn)
+    makes = node.dataset_function
+    return makes is not None and is_users(makes.fn)
 
 
 def capacity(plan: Node) -> int:

@@ -9,9 +9,6 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any, Final, Self
 
-from asyncdata.formats.tfrecord_index import Stamp
-from asyncdata.storage import is_local, size_of, store_for, without_query
-
 __all__ = ("Files", "label_text", "stamps")
 
 GROUPS: Final = 32
@@ -31,6 +28,8 @@ class Files:
     @classmethod
     def of(cls, names: Sequence[str]) -> Self:
         """Return the digest of these files as they are now."""
+        from asyncdata.storage import without_query
+
         names = [without_query(name) for name in names]
         size, folder, groups = group_size(len(names)), folder_of(names), list[str]()
         total = blake2b(b"[", digest_size=4)  # of the text of the complete list, which is built one group at a time
@@ -80,6 +79,9 @@ def stamps(names: Sequence[str]) -> list[tuple[str, int, int]]:
 
 def stamp(name: str) -> tuple[str, int, int]:
     """Return the absolute path of a file, its size and its modification time; -1 for what is unknown."""
+    from asyncdata.formats.tfrecord_index import Stamp
+    from asyncdata.storage import is_local, store_for, without_query
+
     if not is_local(name):
         return without_query(name), -1, -1
     _, path = store_for(name)
@@ -92,6 +94,8 @@ def stamp(name: str) -> tuple[str, int, int]:
 
 def names_and_sizes(names: Sequence[str]) -> list[tuple[str, int]]:
     """Return the files' names relative to their common folder, as it may be moved, and their sizes."""
+    from asyncdata.storage import without_query
+
     names = [without_query(name) for name in names]
     return in_folder(names, folder_of(names))
 
@@ -104,6 +108,8 @@ def folder_of(names: Sequence[str]) -> int:
 
 def in_folder(names: Sequence[str], folder: int) -> list[tuple[str, int]]:
     """Return the files' names without the folder, and their sizes."""
+    from asyncdata.storage import size_of
+
     return [(name[folder:], size_of(name)) for name in names]
 
 
@@ -123,6 +129,8 @@ def in_groups(files: Sequence[tuple[str, int]], size: int) -> list[str]:
 
 def between(names: Sequence[str], place: int, size: int) -> str:
     """Return the name of a group of files in messages, or of the end of the list."""
+    from asyncdata.storage import without_query
+
     group = [without_query(name) for name in names[place : place + size]]
     if not group:
         return "the end"

@@ -122,6 +122,11 @@ class Batch(Unary):
         return scaled(self.input.cardinality, lambda count: (count + rounding) // self.size)
 
     @property
+    def row_count(self) -> int | None:
+        """How many rows each batch has if none fails, `None` if not all have as many."""
+        return self.size if self.drop_remainder else None
+
+    @property
     def signature(self) -> Any:
         return prefixed(self.input.signature, self.size if self.drop_remainder else None)
 

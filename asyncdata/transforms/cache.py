@@ -187,6 +187,10 @@ class Cache(Unary):
     store: MemoryCache = field(default_factory=MemoryCache, repr=False, metadata=PHYSICAL)
 
     @property
+    def stores_elements(self) -> bool:
+        return True
+
+    @property
     def retains_elements(self) -> bool:
         return True
 

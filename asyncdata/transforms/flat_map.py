@@ -75,6 +75,10 @@ class FlatMap(Node):
     travels: ClassVar[bool] = True
     """Whether the datasets may run elsewhere: the elements that they are made from are small."""
 
+    @property
+    def dataset_function(self) -> Call:
+        return self.function
+
     def stage(self) -> Merge:
         return Merge(self.blocks)
 

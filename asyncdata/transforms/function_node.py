@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from concurrent.futures import Executor
 from contextlib import aclosing
 from dataclasses import dataclass, field
+from typing import Self
 
 from asyncdata.errors import PlanError
 from asyncdata.executors.autotune import Tuning
@@ -13,13 +15,11 @@ from asyncdata.executors.autotuned_workers import CallExecutor
 from asyncdata.executors.function_call import Call, default_workers
 from asyncdata.executors.group_work import GroupWork
 from asyncdata.executors.inflight_window import ResultStatistics
-from asyncdata.executors.process.pool import PoolHandle
-from asyncdata.executors.process.workers import held_by
 from asyncdata.executors.scope import Scope
 from asyncdata.executors.workers import RemoteExecutor
 from asyncdata.graph.node import PHYSICAL, Unary, parallel_label
 from asyncdata.graph.stages import Apply
-from asyncdata.options import AUTOTUNE
+from asyncdata.options import AUTOTUNE, Options
 from asyncdata.runtime.block import Blocks, Demand
 from asyncdata.runtime.resharding import Resharding
 from asyncdata.runtime.tickets import (
@@ -43,6 +43,8 @@ def tuning_for(call: Call, *, processes: bool) -> Tuning | None:
 
 def travels(call: Call) -> bool:
     """Return whether a function can be sent to a worker process."""
+    from asyncdata.executors.process.workers import held_by
+
     try:
         held_by(GroupWork((call,)))
     except PlanError:
@@ -88,7 +90,18 @@ class Called(Unary):
         """How many workers it gets."""
         if self.workers != AUTOTUNE:
             return self.workers
-        return self.executor.count if isinstance(self.executor, PoolHandle) else default_workers()
+        where = self.executor
+        if where is None or isinstance(where, (Executor, RemoteExecutor, Tuning)):
+            return default_workers()
+        return where.count  # of worker processes
+
+    def settled(self, options: Options, numbered: bool) -> Self:
+        node = self
+        if self.workers is not None and (numbered or self.ordered is None):
+            node = dataclasses.replace(node, ordered=numbered or options.deterministic is not False)
+        if isinstance(node.executor, Tuning) and options.autotune is False:
+            node = dataclasses.replace(node, executor=None)
+        return node
 
     @property
     def where(self) -> str:
@@ -98,7 +111,7 @@ class Called(Unary):
         if isinstance(self.executor, RemoteExecutor):
             return self.executor.name
         if self.executor is not None:
-            return "process" if isinstance(self.executor, PoolHandle) else "thread"
+            return "thread" if isinstance(self.executor, Executor) else "process"
         if any(call.is_async for call in self.calls):
             return "task"
         return "inline" if self.workers is None else "thread"
@@ -178,4 +191,4 @@ def executor_label(executor: CallExecutor | None) -> str:
         return ", executor=AUTOTUNE" if executor.processes else ""
     if isinstance(executor, RemoteExecutor):
         return f", executor={executor.name}"
-    return f", executor={'process' if isinstance(executor, PoolHandle) else type(executor).__name__}"
+    return f", executor={type(executor).__name__ if isinstance(executor, Executor) else 'process'}"

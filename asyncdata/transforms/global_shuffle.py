@@ -108,6 +108,10 @@ class Permute(Unary):
     def seek(self, count: int) -> Position:
         return [count, self.input.cardinality]
 
+    @property
+    def shuffles(self) -> bool:
+        return True
+
     def stage(self) -> Rerun:
         return Rerun(self.blocks, waits=False)
 

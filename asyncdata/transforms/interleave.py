@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import asdict, dataclass, field
 from itertools import chain
-from typing import Any, Final, final
+from typing import Any, Final, Self, final
 
 from asyncdata.errors import PlanError
 from asyncdata.executors.function_call import Call
@@ -16,7 +16,7 @@ from asyncdata.executors.interleave_tuner import InterleaveTuner
 from asyncdata.executors.scope import Scope
 from asyncdata.graph.node import PHYSICAL, REPLACEABLE, Node, check_count, check_parallel, parallel_label
 from asyncdata.graph.stages import INLINE_GROUP, Merge, Opener, yield_to_loop
-from asyncdata.options import AUTOTUNE
+from asyncdata.options import AUTOTUNE, Options
 from asyncdata.runtime.block import Block, Blocks, Demand
 from asyncdata.runtime.resharding import Resharding, named, resharded_open_groups
 from asyncdata.runtime.tickets import Position, Ticket, Tickets, natural
@@ -69,6 +69,18 @@ class Interleave(Node):
             raise PlanError(f"interleave(num_parallel_calls={calls}) must not exceed cycle_length={length}")
         tuner = InterleaveTuner(length) if calls == AUTOTUNE else None
         return Interleave(plan, call, length, size, calls, deterministic, tuner)
+
+    @property
+    def dataset_function(self) -> Call:
+        return self.function
+
+    def settled(self, options: Options, numbered: bool) -> Self:
+        node = self
+        if self.workers is not None and (numbered or self.ordered is None):
+            node = dataclasses.replace(node, ordered=numbered or options.deterministic is not False)
+        if node.tuner and (options.autotune is False or node.ordered is False):
+            node = dataclasses.replace(node, tuner=None)  # without a fixed order no element waits for a slow input
+        return node
 
     def stage(self) -> Merge:
         return Merge(self.blocks)

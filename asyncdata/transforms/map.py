@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from concurrent import futures
-from concurrent.futures import Executor, ProcessPoolExecutor
+from concurrent.futures import Executor
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from asyncdata.elements.validation import check_choice
 from asyncdata.errors import PlanError
@@ -15,8 +15,6 @@ from asyncdata.executors.autotune import Tuning
 from asyncdata.executors.element_rng import Chance, Randomized, drawn_seed
 from asyncdata.executors.function_call import Call
 from asyncdata.executors.group_work import GroupWork
-from asyncdata.executors.process.pool import PoolHandle, pool_of
-from asyncdata.executors.process.workers import held_by
 from asyncdata.executors.retry import WORKERS_ALONE, is_interrupted
 from asyncdata.graph.node import PHYSICAL, REPLACEABLE, Node, OneForOne, check_arguments, check_count, check_integer
 from asyncdata.graph.stages import Apply
@@ -26,11 +24,14 @@ from asyncdata.runtime.optional_packages import require
 from asyncdata.transforms.fields import check_fields, fields_of
 from asyncdata.transforms.function_node import Called, tuning_for
 
+if TYPE_CHECKING:
+    from asyncdata.executors.process.pool import PoolHandle
+
 __all__ = ("EXECUTORS", "Map", "call_for", "check_synchronous", "declared", "workers_for")
 
 EXECUTORS: Final = (None, AUTOTUNE, "inline", "thread", "process")
 
-Where: TypeAlias = tuple[int | None, PoolHandle | Executor | Tuning | None]
+Where: TypeAlias = "tuple[int | None, PoolHandle | Executor | Tuning | None]"
 """How many workers a map gets, `None` for one element after the other in the engine's own thread, and whose."""
 
 
@@ -45,13 +46,16 @@ def workers_for(call: Call, calls: int | None, executor: Executor | str | int | 
         check_count("map", "num_parallel_calls", calls, 1, (AUTOTUNE,))
     if call.is_async and isinstance(executor, (str, Executor)):
         raise PlanError(f"{call.name} is a coroutine function: it is awaited, leave executor={executor!r} out")
-    if is_interrupted(call.fn) and executor != "process" and not isinstance(executor, ProcessPoolExecutor):
+    if is_interrupted(call.fn) and executor != "process" and not isinstance(executor, futures.ProcessPoolExecutor):
         raise PlanError(f"{call.name}: {WORKERS_ALONE}")
     if executor == "inline" and calls is not None:
         raise PlanError("map(executor='inline') runs one call at a time: leave num_parallel_calls out")
     if executor == "inline":
         call.prompt()
     if executor == "process":
+        from asyncdata.executors.process.pool import pool_of
+        from asyncdata.executors.process.workers import held_by
+
         held_by(GroupWork((call,)))
         return calls or AUTOTUNE, pool_of(usable_cores() if calls in (None, AUTOTUNE) else calls)
     if isinstance(executor, Executor):

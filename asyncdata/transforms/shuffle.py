@@ -71,6 +71,13 @@ class Shuffle(Unary):
         return self.size
 
     @property
+    def shuffles(self) -> bool:
+        return True
+
+    def repeated_as_one(self, count: int) -> ShuffleRepeat:
+        return ShuffleRepeat(self.input, self.size, self.seed, self.reshuffle, count)
+
+    @property
     def retains_elements(self) -> bool:
         return True
 

@@ -35,9 +35,7 @@ from asyncdata.runtime.tickets import (
     replaying_first,
 )
 from asyncdata.transforms.batch import Batch
-from asyncdata.transforms.padded_batch import PaddedBatch
 from asyncdata.transforms.prefetch import Prefetch
-from asyncdata.transforms.ragged_batch import RaggedBatch
 from asyncdata.transforms.shard import Shard
 
 __all__ = ("Unbatch",)
@@ -113,8 +111,8 @@ def rows_of(node: Node) -> int | None:
     """
     while isinstance(node, Unary) and hands_on(node):
         node = node.input
-    if (type(node) is Batch or isinstance(node, (PaddedBatch, RaggedBatch))) and node.drop_remainder:
-        return node.size  # those of `Rebatch` take turns
+    if isinstance(node, Batch) and node.row_count is not None:
+        return node.row_count
     return unprefixed(node.signature)[0]
 
 

@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[2]
 WITHOUT_TENSORFLOW = Path(__file__).with_name("without_tensorflow.py")
 BENCHMARKS = {
     "guide": "closing pair: optimised",
-    "import_time": "import asyncdata",
+    "import_time": "range.map.batch",
     "loaders/autotune": "sleeps of 20 ms",
     "loaders/cluster_simulated": "0.1 s a batch: one trainer is the limit from",
     "loaders/jpeg": "asyncdata: first batch",
