@@ -24,7 +24,6 @@ from asyncdata.graph.content_hash import contents
 from asyncdata.graph.identity import words_of
 from asyncdata.graph.node import Node, nodes_of
 from asyncdata.graph.optimizer import settle
-from asyncdata.graph.similar_plan import check_changes, check_order, matched_steps, steps_with_words, unordered_steps
 from asyncdata.options import Options
 from asyncdata.runtime.checksum import has_checksum, with_checksum
 from asyncdata.runtime.json_text import parse_json
@@ -120,6 +119,8 @@ def fingerprint(plan: Node) -> str:
 
 def state_header(place: ResumePoint, options: Options) -> dict[str, Any]:
     """Return the part that all states of a run share."""
+    from asyncdata.graph.similar_plan import unordered_steps
+
     unordered = unordered_steps(settle(place.plan, options))
     header = {
         "version": VERSION,
@@ -172,6 +173,7 @@ def check_seeds(seeds: Mapping[int, int], plan: Node) -> None:
 def place_of(plan: Node, state: Mapping[str, Any], strict: bool, options: Options) -> ResumePoint:
     """Return where a run of `plan` with these options continues from `state`; `ResumeError` if the two do not fit."""
     from asyncdata.graph.position_check import check_position
+    from asyncdata.graph.similar_plan import check_changes, check_order, matched_steps, steps_with_words
 
     saved = checked(state_of_share(state, shares_of(plan)))
     seeds = dict[int, int](saved["seeds"])

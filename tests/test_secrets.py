@@ -100,6 +100,16 @@ REDUCER = ad.Reducer(lambda _: 0, lambda a, b: a + b, same)
 NAMES = {"filenames": "missing", "storage_options": PROMPT}
 WRITTEN = {"path": "shards", "storage_options": PROMPT}
 
+
+def origin() -> dict[str, Any]:
+    """Where an element came from."""
+    with numbers().iterate() as elements:
+        next(elements)
+        return elements.origin()
+
+
+ORIGIN = origin()
+
 # The arguments with which a call is valid; each of its parameters then has each secret in turn.
 METHODS: dict[str, dict[str, Any]] = {
     "apply": {"transformation_func": same},
@@ -143,6 +153,7 @@ METHODS: dict[str, dict[str, Any]] = {
     "list_files": {"file_pattern": "missing*", "storage_options": PROMPT},
     "load": {"path": "missing"},
     "loader": {},
+    "locate": {"origin": ORIGIN},
     "map": {"map_func": same},
     "options": {},
     "pack_sequences": {"length": 4},
@@ -160,6 +171,7 @@ METHODS: dict[str, dict[str, Any]] = {
     "reduce": {"initial_state": 0, "reduce_func": lambda a, b: a + b},
     "rejection_resample": {"class_func": lambda _: 0, "target_dist": [1.0]},
     "repeat": {"count": 2},
+    "replay": {"origins": [ORIGIN]},
     "sample_from_datasets": {"datasets": [numbers(), numbers()]},
     "save": {"path": "saved"},
     "scan": {"initial_state": 0, "scan_func": lambda a, b: (a, b)},
@@ -208,6 +220,9 @@ ELEMENTS = {
     ("scan", "initial_state"): "the state of the user's function",
     ("reduce", "initial_state"): "likewise",
     ("checkpoint.inspect_state", "state"): "shows what a state has",
+    ("checkpoint.origin_of", "step"): "makes an origin of it",
+    ("checkpoint.origin_of", "ticket"): "likewise",
+    ("checkpoint.origin_of", "state_header"): "likewise",
     ("checkpoint.state_of", "position"): "makes a state of it",
     ("checkpoint.state_of", "state_header"): "likewise",
 }
@@ -294,6 +309,9 @@ CALLS: dict[str, dict[str, Any]] = {
         "delivered": 1,
         "position": [1],
     },
+    "checkpoint.check_same_plan": {"header": ORIGIN, "plan": numbers().plan},
+    "checkpoint.origin_of": {"state_header": state_header(place_of(**BEGUN), ad.Options()), "step": 1, "ticket": 1},
+    "checkpoint.place_of_origins": {"plan": numbers().plan, "origins": [ORIGIN]},
     "checkpoint.with_seeds": {"plan": numbers().plan, "seeds": {}, "strict": True, "places": iter([])},
 }
 
@@ -477,6 +495,9 @@ def test_a_secret_comes_out_nowhere(
 
 
 COMMAND_LINES: dict[str, list[str]] = {
+    "replay": ["missing", "missing.py:ds", "--step", "1"],
+    "audit": ["missing"],
+    "trace-record": ["missing:1", "missing.py:ds", "missing"],
     "demo": ["--data", "missing", "--epochs", "1", "--no-naive"],
     "doctor": ["missing.py:ds"],
     "bench": ["missing.py:ds"],

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, cast
 from asyncdata.errors import DataLossError, PlanError
 from asyncdata.recorder.log import FORMAT, chained
 from asyncdata.runtime.json_text import parse_json
+from asyncdata.storage import local_path
 
 __all__ = ("Logs", "Run", "Step", "paths_of", "rank_words", "read_logs", "step_origin")
 
@@ -65,7 +66,8 @@ class Run:
 def paths_of(patterns: Sequence[str]) -> list[str]:
     """Return the files that names and patterns mean, each once."""
     found: dict[str, str] = {}
-    for pattern in patterns:
+    for one in patterns:
+        pattern = local_path(one, "a log of a run")
         some = sorted(glob(pattern)) if has_magic(pattern) else [pattern]
         if not some:
             raise PlanError(f"no log matches {pattern}")

@@ -251,18 +251,19 @@ def test_workers_have_no_copies(tmp_path: Path, warm: PoolHandle, caplog: pytest
 
 
 def large_maps(_: int) -> int:
-    """Return how many large segments of shared memory this process has mapped."""
+    """Return how many segments of shared memory of 37 MB this process has mapped, as no other test has."""
     lines = Path("/proc/self/maps").read_text().splitlines()
     segments = [line.split()[0].split("-") for line in lines if "memfd:asyncdata" in line]
-    return sum(int(end, 16) - int(start, 16) >= 32 << 20 for start, end in segments)
+    return sum(37 << 20 <= int(end, 16) - int(start, 16) < 38 << 20 for start, end in segments)
 
 
 @pytest.mark.skipif(not os.path.exists("/proc/self/maps"), reason="the system does not say so")
 def test_the_copy_is_freed_with_the_dataset_in_workers_too(warm: PoolHandle) -> None:
-    array = np.ones(32 << 20, np.uint8)
+    array = np.ones(37 << 20, np.uint8)
     numbers = ad.Dataset.range(8)
     ds = numbers.map(lambda number: (int(array[number]), large_maps(number)), num_parallel_calls=2, executor="process")
     assert list(ds) == list(ds) == [(1, 1)] * 8
+    gc.collect()
     before = len(warm.pool.data)
     del ds
     gc.collect()
