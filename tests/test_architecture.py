@@ -101,6 +101,7 @@ LATE = {
     "asyncdata.transformations": "each method imports what it alone needs",
     "asyncdata.transforms.function_node": "worker processes",
     "asyncdata.transforms.map": "worker processes",
+    "asyncdata.transforms.repeat": "rules know this step, and few programs repeat",
 }
 
 # What may be imported inside any function, and why.

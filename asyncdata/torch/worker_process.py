@@ -102,7 +102,7 @@ class LoaderWorker:
 
     def open(self) -> None:
         """Start the process."""
-        preload("asyncdata.torch.worker_run", "uvloop")
+        preload({"asyncdata.torch.worker_run"})
         try:
             pipe, others = Pipe()
             handle = self.board.segment.handle if self.board.segment else ""

@@ -25,7 +25,6 @@ from asyncdata.runtime.tickets import (
     natural,
 )
 from asyncdata.sources.random_access import FEW, InMemorySource, is_row
-from asyncdata.transforms.concatenate import from_parts, known_size
 
 __all__ = (
     "Repeat",
@@ -66,6 +65,8 @@ class Repeat(Unary):
         return [(place // size, ticket) for place, ticket in zip(places, inner, strict=True)]
 
     def seek(self, count: int) -> Position:
+        from asyncdata.transforms.concatenate import known_size
+
         if self.count == 1:
             return self.input.seek(count)
         turn, place = divmod(count, known_size(self.input)) if count else (0, 0)
@@ -80,6 +81,8 @@ class Repeat(Unary):
         return self.input.open(scope, want, start) if self.count == 1 else super().run(scope, want, start)
 
     def fetch(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
+        from asyncdata.transforms.concatenate import from_parts
+
         return from_parts(lambda turn, inner, start: self.input.open(scope.at(turn), inner, start), want, tickets)
 
     async def blocks(self, scope: Scope, opener: Opener, want: Demand, position: Position) -> Blocks:

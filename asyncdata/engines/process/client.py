@@ -158,7 +158,7 @@ class PipelineProcess:
 
     def start(self, plan: Message) -> None:
         """Start the process."""
-        preload("asyncdata.engines.process.server", "uvloop")
+        preload(set())
         self.process = WorkerProcess(target=serve, args=(*self.theirs, plan, most_slots()), name="asyncdata-pipeline")
         self.process.start()
         for connection in self.theirs:

@@ -327,8 +327,7 @@ class WorkerPool:
         """Start the processes, all at once, and hand out the waiting jobs."""
         if self.executor is not None:  # ordered once more, while they were restarted
             return
-        used = self.modules if not self.unproductive else ()  # one of them may be why the fork server ends
-        preload("asyncdata.executors.process.worker", *sorted(used))
+        preload(self.modules if not self.unproductive else set())  # one of them may be why the fork server ends
         board = self.board = self.board or Heartbeats.create()
         executor = ProcessPoolExecutor(
             self.count,

@@ -234,7 +234,13 @@ def modules_of(fn: Any) -> set[str]:
     return {name for name in found.difference(MAINS) if name.partition(".")[0] not in others}
 
 
-def preload(*modules: str) -> None:
+OFTEN: Final = ("threadpoolctl", "uvloop")
+"""Packages that each process uses if they are there."""
+
+
+def preload(modules: set[str]) -> None:
     """Have the server import modules before it makes its first process; each one then has them at once."""
     if METHOD == "forkserver":
-        BASE.set_forkserver_preload([*modules, "threadpoolctl"])  # which each process uses if it is there
+        BASE.set_forkserver_preload(
+            ["asyncdata.executors.process.worker", "asyncdata.engines.process.server", *OFTEN, *sorted(modules)]
+        )
