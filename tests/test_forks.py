@@ -80,6 +80,10 @@ def test_a_fork_waits_until_no_thread_changes_what_the_child_uses() -> None:
     run("crowded")
 
 
+def test_a_child_imports_nothing_that_another_thread_may_have_been_importing() -> None:
+    run("imported")
+
+
 def test_an_executor_of_the_users_that_was_used_before_the_fork_is_refused_in_the_child() -> None:
     run("executor_of_ones_own")
 

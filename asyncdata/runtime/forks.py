@@ -6,6 +6,9 @@ import ctypes
 import os
 import threading
 import weakref
+from importlib import import_module
+from pathlib import Path
+from pkgutil import iter_modules
 from typing import Final, Protocol
 
 __all__ = ("IMPORTING", "ForkAware", "lock", "never_finalize", "register")
@@ -33,6 +36,12 @@ FORKING: Final = threading.Lock()
 HELD: Final[list[threading.Lock]] = []
 """The locks taken by the thread that forks."""
 
+PACKAGE: Final = Path(__file__).parents[1]
+APART: Final = ("__main__", "cli", "demo", "testing", "torch")
+"""What no running pipeline imports."""
+COMPLETE: Final = threading.Event()
+"""Set when all modules have been imported."""
+
 
 def register(owner: ForkAware) -> None:
     """Call `owner.disown()` in each child that this process forks, as long as the owner is alive."""
@@ -54,8 +63,23 @@ def never_finalize(value: object) -> None:
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(value))
 
 
+def complete_imports(folder: Path = PACKAGE, package: str = "asyncdata") -> None:
+    """Import all modules that a method imports when it is called: a child that is forked while another thread imports
+    one would wait for that import forever."""
+    for module in iter_modules([os.fspath(folder)]):
+        name = f"{package}.{module.name}"
+        if name.partition(".")[2] in APART:
+            continue
+        import_module(name)
+        if module.ispkg:
+            complete_imports(folder / module.name, name)
+
+
 def before() -> None:
     """Take all locks."""
+    if threading.active_count() > 1 and not COMPLETE.is_set():
+        complete_imports()
+        COMPLETE.set()
     FORKING.acquire()
     HELD[:] = [*LOCKS, IMPORTING]
     for held in HELD:

@@ -293,6 +293,24 @@ def crowded() -> None:
         thread.join()
 
 
+def imported() -> None:
+    """Fork beside a thread: no module is left to import, as the thread may be importing it."""
+    assert list(ad.Dataset.range(3)) == [0, 1, 2]
+    stopped = threading.Event()
+    thread = threading.Thread(target=stopped.wait, daemon=True)
+    thread.start()
+
+    def check() -> None:
+        assert {
+            f"asyncdata.{name}" for name in ("transforms.window", "devices.engine", "storage")
+        } <= sys.modules.keys()
+        assert "asyncdata.torch" not in sys.modules
+
+    assert by_exit_at_once(check) == 0
+    stopped.set()
+    thread.join()
+
+
 def orphans() -> None:
     """Kill a process that has workers and a child that lives on."""
     (end, keep), (told, tell) = os.pipe(), os.pipe()
