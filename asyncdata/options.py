@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, fields
 from functools import partial
 from math import inf
 from os import PathLike
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias, cast
 
 from asyncdata.cluster.settings import Cluster
 from asyncdata.elements.validation import check_choice
@@ -148,6 +149,14 @@ class Options(Fixable):
         return partial(Options, **self.given()), ()
 
 
+def may_be_local(path: object) -> bool:
+    """Return whether a value may be the path of a file of this machine."""
+    if not isinstance(path, (str, PathLike)):
+        return False
+    name = str(os.fspath(cast("str", path)))
+    return "://" not in name or name.startswith("file:")
+
+
 def check_option(name: str, value: Any) -> None:
     """Raise `PlanError` if a field cannot have this value."""
     if name == "placement" and value not in PLACEMENTS:
@@ -162,8 +171,10 @@ def check_option(name: str, value: Any) -> None:
         raise PlanError(
             f"Options(dashboard=) must be True, False, None or 'host:port', as '0.0.0.0:8484', got {value!r:.80}"
         )
-    if name == "record" and not isinstance(value, (str, PathLike)):
-        raise PlanError(f"Options(record=) must be the path of a file, as 'run.jsonl', or None, got {value!r:.80}")
+    if name == "record" and not may_be_local(value):
+        raise PlanError(
+            f"Options(record=) must be the path of a file of this machine, as 'run.jsonl', or None, got {value!r:.80}"
+        )
     if name == "cluster" and not isinstance(value, Cluster):
         raise PlanError(f"Options(cluster=) must be an asyncdata.Cluster, got {value!r:.80}")
     if name == "disabled_rules" and (isinstance(value, str) or not isinstance(value, (tuple, list))):
