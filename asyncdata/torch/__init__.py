@@ -1,4 +1,4 @@
-"""PyTorch's DataLoader, made of an asyncdata pipeline: `from asyncdata.torch import DataLoader`."""
+"""PyTorch's DataLoader with states that resume exactly: `from asyncdata.torch import DataLoader`."""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ class DataLoader(Base, Generic[T]):
         self._latest: Epoch[T] | None = None
         self._loaded: Mapping[str, Any] | None = None
         self._skipped = 0
-        self.sampler_attributes = SamplerAttributes(self.index_sampler)
+        self.sampler_attributes = SamplerAttributes(self.index_sampler, dataset)
 
     def __iter__(self) -> Epoch[T]:
         """Begin the next epoch, or continue in that of a loaded state."""

@@ -225,6 +225,39 @@ class CountingSampler(LazySampler):
         return iter(random.Random(self.epoch).sample(range(self.count), self.count))
 
 
+class Held:
+    """Holds the order of a sampler."""
+
+    def __init__(self, order: Any) -> None:
+        self.order = order
+
+
+class ShufflingSampler(LazySampler):
+    """Shuffles in place what it holds: each epoch's order depends on all before."""
+
+    def __init__(self, form: str, count: int) -> None:
+        super().__init__(count)
+        self.form = form
+        order: Any = [*range(count)]
+        forms = {"array": np.array, "tensor": torch.tensor, "dict": lambda one: {"order": [one]}, "object": Held}
+        self.held: Any = forms.get(form, list)(order)
+
+    @property
+    def order(self) -> Any:
+        """What is shuffled."""
+        return {"dict": lambda: self.held["order"][0], "object": lambda: self.held.order}.get(
+            self.form, lambda: self.held
+        )()
+
+    def __iter__(self) -> Iterator[int]:
+        order = self.order
+        if self.form == "tensor":
+            order[:] = order[torch.randperm(self.count)]
+        else:
+            (np.random if self.form == "array" else random).shuffle(order)
+        return iter([int(one) for one in order])
+
+
 class ShrinkingSampler(LazySampler):
     """Keeps in a list what no state can hold."""
 

@@ -24,6 +24,7 @@ from tests.torch.datasets import (
     Numbers,
     Restless,
     ShrinkingSampler,
+    ShufflingSampler,
     StatefulStream,
     Stream,
     seed,
@@ -164,6 +165,18 @@ def test_a_sampler_that_changes_in_ways_that_no_state_holds_is_an_error() -> Non
     other = DataLoader(Numbers(), 2, sampler=ShrinkingSampler())
     other.load_state_dict(saved(loader))
     with pytest.raises(ad.ResumeError, match=r"sampler\.order"):
+        iter(other)
+
+
+@pytest.mark.parametrize("count", [11, 3000])
+@pytest.mark.parametrize("form", ["list", "array", "tensor", "dict", "object"])
+def test_a_sampler_that_changes_what_it_holds_is_an_error(form: str, count: int) -> None:
+    """At the end of an epoch no batch of the next one can be compared."""
+    loader = DataLoader(Numbers(count), 100, sampler=ShufflingSampler(form, count))
+    list(loader)
+    other = DataLoader(Numbers(count), 100, sampler=ShufflingSampler(form, count))
+    other.load_state_dict(saved(loader))
+    with pytest.raises(ad.ResumeError, match=r"sampler\.held"):
         iter(other)
 
 
