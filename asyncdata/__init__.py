@@ -3,6 +3,7 @@
 Layout, lowest first. A module imports only from those before it (`tests/test_architecture.py` has the exact order).
 Names in brackets are the files to begin with.
 
+    lazy_names        how a package imports a module when a name of it is asked for first
     errors            the exceptions of the package
     memory/           reused buffers for large arrays, copies by two threads, `empty()`
     elements/         elements: nested structures, specs, columns, ragged rows, tensors
@@ -39,8 +40,9 @@ Names in brackets are the files to begin with.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
+
+from asyncdata.lazy_names import importer
 
 if TYPE_CHECKING:
     from asyncdata import checkpoint, experimental, observe, web
@@ -212,22 +214,5 @@ MODULES: Final = {
 needs few of them, starts in less time."""
 
 
-def imported(name: str) -> Any:
-    """Return a public name, whose module is imported now; from then on it is a name of this module."""
-    if name in SUBMODULES:
-        return import_module(f"{__name__}.{name}")
-    module = next((module for module, names in MODULES.items() if name in names), None)
-    if module is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name)
-    value = getattr(import_module(f"{__name__}.{module}"), name)
-    globals()[name] = value
-    return value
-
-
-def public_names() -> list[str]:
-    """Return the names that `dir` shows."""
-    return sorted({*globals(), *__all__})
-
-
 if not TYPE_CHECKING:  # to a type checker a name that is not here is an error
-    __getattr__, __dir__ = imported, public_names
+    __getattr__, __dir__ = importer(__name__, MODULES, SUBMODULES)

@@ -22,7 +22,7 @@ PACKAGE = Path(__file__).parents[1] / "asyncdata"
 
 # A module may import from the layers above its own, and from its own package within its own layer.
 LAYERS = (
-    ("runtime.redaction",),
+    ("lazy_names", "runtime.redaction"),
     ("errors", "runtime.closing", "runtime.forks"),
     ("runtime.optional_packages",),
     ("memory",),
