@@ -75,11 +75,15 @@ def complete_imports(folder: Path = PACKAGE, package: str = "asyncdata") -> None
             complete_imports(folder / module.name, name)
 
 
-def before() -> None:
-    """Take all locks."""
+def before_beside_threads() -> None:
+    """Import all modules before the first fork beside other threads."""
     if threading.active_count() > 1 and not COMPLETE.is_set():
         complete_imports()
         COMPLETE.set()
+
+
+def before() -> None:
+    """Take all locks."""
     FORKING.acquire()
     HELD[:] = [*LOCKS, IMPORTING]
     for held in HELD:
@@ -103,3 +107,6 @@ def in_child() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(before=before, after_in_parent=after, after_in_child=in_child)
+    # It registers what is done after a fork, which must not begin within one.
+    import_module("concurrent.futures.thread")
+    os.register_at_fork(before=before_beside_threads)  # what is registered last comes first

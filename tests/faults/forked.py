@@ -300,6 +300,10 @@ def imported() -> None:
     thread = threading.Thread(target=stopped.wait, daemon=True)
     thread.start()
 
+    registered: list[Any] = []
+    register = os.register_at_fork
+    os.register_at_fork = lambda **hooks: registered.append(hooks) or register(**hooks)
+
     def check() -> None:
         assert {
             f"asyncdata.{name}" for name in ("transforms.window", "devices.engine", "storage")
@@ -307,6 +311,7 @@ def imported() -> None:
         assert "asyncdata.torch" not in sys.modules
 
     assert by_exit_at_once(check) == 0
+    assert not [hooks for hooks in registered if "after_in_parent" in hooks]  # which would undo what was not done
     stopped.set()
     thread.join()
 
