@@ -17,8 +17,8 @@ PLACEMENTS = first_by_default(["thread", "current", "process"])
 """Each program takes seconds, as it starts processes: the default run has one placement."""
 
 
-def run(*arguments: str) -> None:
-    """Run a program that forks."""
+def check_program(*arguments: str) -> None:
+    """Run a program that forks: it must end well, and print no error."""
     root = Path(__file__).parents[1]
     program = [sys.executable, "-W", "error", str(root / "tests" / "faults" / "forked.py"), *arguments]
     environment = {**os.environ, "PYTHONPATH": str(root)}
@@ -34,59 +34,59 @@ def run(*arguments: str) -> None:
 def test_a_child_reads_a_dataset_anew_and_leaves_the_parent_what_it_reads(
     placement: str, executor: str, way: str
 ) -> None:
-    run("half_read", placement, executor, way)
+    check_program("half_read", placement, executor, way)
 
 
 @pytest.mark.parametrize("way", first_by_default(["exit", "_exit"]))
 @pytest.mark.parametrize("placement", PLACEMENTS)
 def test_a_file_that_is_written_stays_the_parents(placement: str, way: str, tmp_path: Path) -> None:
-    run("cached", placement, way, str(tmp_path))
+    check_program("cached", placement, way, str(tmp_path))
 
 
 @pytest.mark.parametrize("way", first_by_default(["exit", "_exit"]))
 @pytest.mark.parametrize("placement", PLACEMENTS)
 def test_a_cache_in_memory_that_is_half_full_is_right_in_both(placement: str, way: str) -> None:
-    run("in_memory", placement, way)
+    check_program("in_memory", placement, way)
 
 
 @pytest.mark.parametrize("placement", PLACEMENTS)
 def test_consumers_of_one_iteration_are_the_parents(placement: str) -> None:
-    run("shared", placement, "exit")
+    check_program("shared", placement, "exit")
 
 
 def test_records_that_are_not_written_yet_are_written_once(tmp_path: Path) -> None:
-    run("written", "exit", str(tmp_path))
+    check_program("written", "exit", str(tmp_path))
 
 
 def test_a_child_of_a_process_that_saves_may_not_go_on(tmp_path: Path) -> None:
-    run("saved", str(tmp_path))
+    check_program("saved", str(tmp_path))
 
 
 @pytest.mark.parametrize("placement", PLACEMENTS)
 @pytest.mark.parametrize("executor", first_by_default(["pool", "none", "thread"]))
 def test_a_function_that_forks(placement: str, executor: str) -> None:
-    run("forked_within", placement, executor)
+    check_program("forked_within", placement, executor)
 
 
 def test_an_iterator_that_was_not_begun_may_be_read_in_a_child() -> None:
-    run("not_begun")
+    check_program("not_begun")
 
 
 def test_a_lock_is_gone_with_the_process_that_took_it_though_a_child_lives(tmp_path: Path) -> None:
-    run("outlived", str(tmp_path))
+    check_program("outlived", str(tmp_path))
 
 
 def test_a_fork_waits_until_no_thread_changes_what_the_child_uses() -> None:
-    run("crowded")
+    check_program("crowded")
 
 
 def test_a_child_imports_nothing_that_another_thread_may_have_been_importing() -> None:
-    run("imported")
+    check_program("imported")
 
 
 def test_an_executor_of_the_users_that_was_used_before_the_fork_is_refused_in_the_child() -> None:
-    run("executor_of_ones_own")
+    check_program("executor_of_ones_own")
 
 
 def test_workers_end_with_their_parent_though_a_child_lives() -> None:
-    run("orphans")
+    check_program("orphans")

@@ -705,7 +705,7 @@ FROM_FUNCTIONS = [
 ]
 
 
-def resumed_at_each_place(build: Callable[[], ad.Dataset[Any]]) -> None:
+def check_resumes_at_each_place(build: Callable[[], ad.Dataset[Any]]) -> None:
     with build().iterate() as elements:
         whole, states = [], [elements.state_dict()]
         for element in elements:
@@ -719,8 +719,8 @@ def resumed_at_each_place(build: Callable[[], ad.Dataset[Any]]) -> None:
 @pytest.mark.parametrize("fn", [in_any_order, of_several, in_any_order_later])
 @pytest.mark.parametrize("build", FROM_FUNCTIONS)
 def test_a_dataset_that_a_function_shuffles_without_a_seed_is_made_again(build: Any, fn: Any) -> None:
-    resumed_at_each_place(lambda: build(ad.Dataset.range(3).shuffle(), fn))
-    resumed_at_each_place(lambda: build(ad.Dataset.range(3), fn))
+    check_resumes_at_each_place(lambda: build(ad.Dataset.range(3).shuffle(), fn))
+    check_resumes_at_each_place(lambda: build(ad.Dataset.range(3), fn))
 
 
 @pytest.mark.parametrize("placement", ["thread", "process"])
@@ -729,7 +729,7 @@ def test_a_window_that_is_shuffled_without_a_seed_is_made_again(placement: Any) 
         ds = ad.Dataset.range(20).shuffle().group_by_window(by_parity, shuffled_batches, 5)
         return ds.with_options(ad.Options(placement=placement))
 
-    resumed_at_each_place(lambda: build().map(np.ndarray.tolist))
+    check_resumes_at_each_place(lambda: build().map(np.ndarray.tolist))
 
 
 def by_parity(number: int) -> int:
