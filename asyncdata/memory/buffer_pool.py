@@ -152,9 +152,10 @@ def empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
 
 
 def joined(arrays: Sequence[Array]) -> Array:
-    """Join arrays along their first axes, as `numpy.concatenate` does."""
+    """Join arrays along their first axes, in the machine's byte order, as `numpy.concatenate` does."""
     first, dtypes = arrays[0], [array.dtype for array in arrays]
-    if dtypes.count(dtypes[0]) < len(dtypes) or not first.flags.c_contiguous or first.dtype.hasobject:
+    plain = first.flags.c_contiguous and first.dtype.isnative and not first.dtype.hasobject
+    if dtypes.count(dtypes[0]) < len(dtypes) or not plain:
         return np.concatenate(arrays)
     rows = sum(map(len, arrays))
     out = empty((rows, *first.shape[1:]), first.dtype)

@@ -264,12 +264,14 @@ def arrays_of(column: list[Any], where: str) -> tuple[list[Array], bool]:
 
 
 def filled(arrays: list[Array], target: tuple[int, ...], value: Any, at_the_end: bool, where: str) -> Array:
-    """Return arrays of one dtype as one, each padded; `at_the_end` if the padding follows all of an array's memory."""
-    dtype = arrays[0].dtype
+    """Return arrays of one dtype as one in the machine's byte order, each padded; `at_the_end` if the padding follows
+    all of an array's memory."""
+    native = arrays[0].dtype.isnative
+    dtype = arrays[0].dtype if native else arrays[0].dtype.newbyteorder("=")
     shape = (len(arrays), *target)
     if dtype.kind in "biufc":
         fill = None if value is None else np.array(fitting(value, dtype, where), dtype)
-        little = at_the_end and prod(shape) * dtype.itemsize <= LITTLE
+        little = at_the_end and native and prod(shape) * dtype.itemsize <= LITTLE
         if little and (fill is None or not any(fill.tobytes())):
             return packed(arrays, np.empty(shape, dtype))
         out = empty(shape, dtype)

@@ -99,8 +99,7 @@ class RowLayout:
 
     def filled(self, name: str, parts: Sequence[Array], used: int) -> Array:
         """Return the parts of one feature one after another, and padding."""
-        dtypes = {part.dtype for part in parts}
-        out = np.empty(self.length, dtypes.pop() if len(dtypes) == 1 else np.result_type(*dtypes))
+        out = np.empty(self.length, np.result_type(*{part.dtype for part in parts}))
         np.concatenate(parts, out=out[:used])
         out[used:] = self.value(name)
         return out

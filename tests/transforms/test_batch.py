@@ -254,3 +254,33 @@ def not_of_four(pair: Any) -> bool:
 def test_an_array_is_no_size() -> None:
     with pytest.raises(ad.PlanError, match=r"batch\(batch_size=\) must be an integer, got array"):
         ad.Dataset.range(3).batch(np.array([2, 3]))  # pyright: ignore[reportArgumentType]
+
+
+ROWS_IN_BATCHES: dict[str, Any] = {
+    "batch": lambda ds: ds.batch(4),
+    "rebatch": lambda ds: ds.batch(4).rebatch(3),
+    "map": lambda ds: ds.map(lambda row: row, num_parallel_calls=2).batch(4),
+    "processes": lambda ds: ds.map(lambda row: row, num_parallel_calls=2, executor="process").batch(4),
+    "padded_batch": lambda ds: ds.padded_batch(4),
+    "ragged_batch": lambda ds: ds.ragged_batch(4).map(lambda ragged: ragged.values),
+    "pack_sequences": lambda ds: ds.pack_sequences(7).map(lambda row: row["inputs"]),
+}
+
+
+EQUAL, VARIED = [5] * 8, [3, 4, 5, 6] * 2
+ORDERS = [
+    *[(name, 1, EQUAL) for name in ROWS_IN_BATCHES],
+    *[(name, 1 << 18, EQUAL) for name in ROWS_IN_BATCHES if name != "pack_sequences"],
+    *[(name, 1, VARIED) for name in ("padded_batch", "ragged_batch", "pack_sequences")],
+    *[(name, 1 << 18, VARIED) for name in ("padded_batch", "ragged_batch")],
+]
+
+
+@pytest.mark.parametrize(("name", "size", "lengths"), ORDERS)
+def test_batches_have_the_byte_order_of_the_machine(name: str, size: int, lengths: list[int]) -> None:
+    """Whatever their size, and whether their rows are of one length."""
+    rows = [np.arange(length * size, dtype=">i4") for length in lengths]
+    batches = list(ROWS_IN_BATCHES[name](ad.Dataset.from_list(rows)))
+    assert {batch.dtype.str for batch in batches} == {np.dtype("=i4").str}
+    expected = sum(int(row.sum(dtype=np.int64)) for row in rows)
+    assert sum(int(batch.sum(dtype=np.int64)) for batch in batches) == expected

@@ -64,7 +64,7 @@ def test_every_number_is_as_if_it_were_put_into_its_place(dtype: str, value: Any
     step = (np.arange(2 * longest) % 100).astype(dtype)[::2]  # no block of memory
     items = [step[:longest], np.zeros(0, dtype), step[1:3][::-1]]
     found = batch_of(*items, padding_values=value)
-    expected = np.full((3, longest), 0 if value is None else value, dtype)
+    expected = np.full((3, longest), 0 if value is None else value, np.dtype(dtype).newbyteorder("="))
     for row, item in zip(expected, items, strict=True):
         row[: len(item)] = item
     assert (found.dtype, found.tolist()) == (expected.dtype, expected.tolist())
