@@ -8,12 +8,11 @@ from concurrent.futures import Executor
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from anyio import CapacityLimiter
-
 from asyncdata.errors import StageError
 from asyncdata.executors.autotune import Choice, Sample, Tuning, Usage
 from asyncdata.executors.function_call import INLINE_GROUP, ChunkSizer, Deadline
 from asyncdata.executors.group_work import Done, GroupWork
+from asyncdata.executors.limiter import Limiter
 from asyncdata.executors.scope import Scope
 from asyncdata.executors.workers import Group, RemoteExecutor, TaskWorkers, ThreadWorkers, Workers
 from asyncdata.runtime.block import Block
@@ -60,13 +59,13 @@ class SharedCalls:
     def __init__(self, scope: Scope, tuning: Tuning) -> None:
         self.tuning = tuning
         self.threads = scope.owned.share_threads("asyncdata-map")
-        self.tasks = CapacityLimiter(1)
+        self.tasks = Limiter(1)
 
     def resize(self, workers: int) -> None:
         """Have so many of them."""
         if self.threads.count != workers:
             self.threads.resize(workers)
-            self.tasks.total_tokens = workers
+            self.tasks.resize(workers)
 
 
 class SharedThreads(ThreadWorkers):

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
-from collections import deque
 from typing import Final
 
 from asyncdata.executors.autotune import LATEST, PERIOD, WATCH, Choice
 from asyncdata.executors.autotune_model import COMPUTES
+from asyncdata.executors.limiter import Limiter
 from asyncdata.runtime.queue import BlockQueue
 
 __all__ = ("InterleaveTuner", "ReadLimiter", "ReadPermit")
@@ -95,32 +94,19 @@ class ReadLimiter:
 
     def __init__(self, tuner: InterleaveTuner) -> None:
         self.tuner = tuner
-        self.inside = 0
-        self.waiting: deque[asyncio.Future[None]] = deque()
+        self.limit = Limiter(tuner.choice.workers)
         tuner.begin(0.0)
 
     async def enter(self) -> None:
         """Wait until one more may read."""
-        if self.inside < self.tuner.choice.workers:
-            self.inside += 1
-            return
-        self.waiting.append(turn := asyncio.get_running_loop().create_future())
-        try:
-            await turn
-        except asyncio.CancelledError:
-            if turn.done() and not turn.cancelled():  # it got its turn just as it was cancelled
-                self.leave(0)
-            raise
+        self.limit.resize(self.tuner.choice.workers)
+        await self.limit.enter()
 
     def leave(self, count: int) -> None:
         """Let others read, after this one has read so many elements."""
-        self.inside -= 1
         self.tuner.read(count)
-        while self.waiting and self.inside < self.tuner.choice.workers:
-            turn = self.waiting.popleft()
-            if not turn.done():  # else its task was cancelled
-                self.inside += 1
-                turn.set_result(None)
+        self.limit.count = self.tuner.choice.workers
+        self.limit.leave()
 
 
 class ReadPermit:

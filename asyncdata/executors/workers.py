@@ -7,12 +7,12 @@ import threading
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, nullcontext
 from math import inf
 from typing import Any, ClassVar, Final
 
 from asyncdata.executors.function_call import ChunkSizer, Deadline, ThreadPool, never
 from asyncdata.executors.group_work import Done, GroupWork
+from asyncdata.executors.limiter import Limiter
 from asyncdata.executors.scope import Scope
 from asyncdata.runtime.block import Block
 from asyncdata.runtime.queue import LoopSignal, now_on
@@ -209,7 +209,7 @@ class TaskWorkers(Workers):
         self.at_once = at_once
         self.scope = scope
         self.count = count
-        self.limit: AbstractAsyncContextManager[object] = nullcontext()
+        self.limit: Limiter | None = None
         """What a task enters before it works."""
         self.waiting: deque[tuple[Group, Callable[[Group], None]]] = deque()
         self.idle: deque[LoopSignal] = deque()
@@ -233,13 +233,22 @@ class TaskWorkers(Workers):
         while True:
             while self.waiting:
                 group, finished = self.waiting.popleft()
-                async with self.limit:
+                if self.limit is None:
                     await self.work_on(group)
+                else:
+                    await self.work_in_turn(group, self.limit)
                 group.lane = id(signal)
                 group.done = True
                 finished(group)
             self.idle.append(signal)
             await signal.until(self.waiting.__len__)
+
+    async def work_in_turn(self, group: Group, limit: Limiter) -> None:
+        await limit.enter()
+        try:
+            await self.work_on(group)
+        finally:
+            limit.leave()
 
     async def work_on(self, group: Group) -> None:
         """Await a function on the element of a group."""

@@ -41,6 +41,7 @@ def leaves_nothing() -> Generator[None]:
         thread.join(max(0.0, deadline - time.monotonic()))
     alive = [thread.name for thread in left if thread.is_alive()]
     assert not alive, f"threads left behind: {alive}"
+    gc.collect()  # what those threads held
     opened = set(open_descriptors().items()) - set(descriptors.items())
     while (
         opened and time.monotonic() < deadline

@@ -100,7 +100,7 @@ def test_no_more_are_let_in_than_are_to_be() -> None:
         known.try_workers(1, "fewer")
         inside_before = len(most)
         await asyncio.gather(*[read() for _ in range(5)])
-        assert gate.inside == 0
+        assert gate.limit.inside == 0
         return [max(most[:inside_before]), max(most[inside_before:])]
 
     assert asyncio.run(enter_and_leave()) == [2, 1]
@@ -171,6 +171,6 @@ def test_a_reader_that_is_let_in_and_told_to_end_at_once_lets_the_next_one_in() 
         with pytest.raises(asyncio.CancelledError):
             await second
         await third
-        assert gate.inside == 1
+        assert gate.limit.inside == 1
 
     asyncio.run(asyncio.wait_for(body(), 60))

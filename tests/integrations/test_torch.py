@@ -12,7 +12,11 @@ import pytest
 
 import asyncdata as ad
 
-pytestmark = pytest.mark.torch
+pytestmark = [
+    pytest.mark.torch,
+    # PyTorch's workers are forks, and another test of this process may have imported JAX.
+    pytest.mark.filterwarnings(r"ignore:os\.fork\(\) was called:RuntimeWarning"),
+]
 
 
 @pytest.fixture

@@ -373,8 +373,6 @@ def named(value: Any, keep: Callable[[pickle.PickleBuffer], object] | None) -> b
 
 def pickled_by_value(value: Any, keep: Callable[[pickle.PickleBuffer], object] | None = None) -> bytes:
     """Pickle a value with the functions and classes in it that no other process could import (cloudpickle)."""
-    if is_child_main(main := sys.modules.get("__mp_main__")):
-        cast("Any", cloudpickle).register_pickle_by_value(main)
     ByValuePickler(target := io.BytesIO(), 5, buffer_callback=keep).dump(value)
     return target.getvalue()
 
@@ -419,6 +417,11 @@ class ByValuePickler(CloudPickler):
     dispatch_table: ClassVar[Any] = ChainMap(
         REDUCERS | {Cached: cached, cached_property: property_of}, CloudPickler.dispatch_table
     )
+
+    def dump(self, obj: Any) -> None:
+        if is_child_main(main := sys.modules.get("__mp_main__")):
+            cast("Any", cloudpickle).register_pickle_by_value(main)
+        CloudPickler.dump(self, obj)
 
     def reducer_override(self, obj: Any) -> Any:
         if type(obj).__module__.startswith("msgspec") and isinstance(obj, type) and obj.__module__ in MAINS:
