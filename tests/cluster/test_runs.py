@@ -80,10 +80,10 @@ def test_failures_of_sources_are_not_given_twice(files: list[str], monkeypatch: 
 
     def read(name: str) -> ad.Dataset[Any]:
         missing = ad.TextLineDataset(name + ".missing")
-        return lines_of(name).take(20).concatenate(missing).concatenate(lines_of(name).take(20))
+        return lines_of(name).take(8).concatenate(missing).concatenate(lines_of(name).take(8))
 
     whole, found, state = read_plain(lines(files, read)), list[Any](), None
-    assert len(whole) == 5 * 41
+    assert len(whole) == 5 * 17
     with on_fake():
         while True:
             with lines(files, read).with_options(CLUSTER).iterate(state=state) as elements:
