@@ -342,7 +342,7 @@ def main() -> None:
     """Run every case and print the table."""
     arguments = parse_arguments(__doc__ or "")
     report = Report("The cost of each source and transformation, per element")
-    many, some, few = (10_000, 1_000, 200) if arguments.quick else (200_000, 5_000, 5_000)
+    many, some, few = (2_000, 200, 50) if arguments.quick else (200_000, 5_000, 5_000)
     compare(sources(many), arguments, report)
     files = Files(few if arguments.quick else 50_000)
     compare(readers(files), arguments, report)
@@ -352,7 +352,7 @@ def main() -> None:
     compare(in_order(many), arguments, report)
     compare(in_groups(many), arguments, report)
     compare(of_sequences(some), arguments, report)
-    compare(by_call(5 if arguments.quick else 50), arguments, report)
+    compare(by_call(2 if arguments.quick else 50), arguments, report)
     limits(files, arguments, report)
     states(arguments, report)
     report.finish(arguments.json)
