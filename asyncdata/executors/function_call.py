@@ -11,14 +11,17 @@ import time
 import traceback
 from asyncio import CancelledError
 from collections.abc import Callable, Coroutine, Generator, Iterator
+from concurrent.futures import Executor, Future
 from contextlib import suppress
+from contextvars import copy_context
 from copy import copy
+from functools import partial
 from itertools import islice, starmap
 from math import inf
 from pathlib import PurePath
 from queue import Empty, SimpleQueue
 from types import CoroutineType
-from typing import Any, Final, NamedTuple, Self, cast
+from typing import Any, Final, NamedTuple, Self, TypeVar, cast
 
 from asyncdata.errors import PlanError, annotate
 from asyncdata.executors.global_random import key_of, seed_generators
@@ -38,6 +41,7 @@ __all__ = (
     "DroppedError",
     "ElementIndex",
     "ElementNote",
+    "PoolExecutor",
     "ThreadPool",
     "default_workers",
     "describe",
@@ -47,6 +51,8 @@ __all__ = (
 )
 
 log = logging.getLogger("asyncdata")
+
+T = TypeVar("T")
 
 LAG: Final = 0.1
 
@@ -494,6 +500,30 @@ class ThreadPool:
         """Let every thread end once the jobs before are done."""
         for _ in range(self.running):
             self.jobs.put(None)
+
+
+class PoolExecutor(Executor):
+    """The threads of a pool as an executor of `concurrent.futures`, for aiofiles; the pool's owner ends them."""
+
+    def __init__(self, threads: ThreadPool) -> None:
+        self.threads = threads
+
+    def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
+        """Call a function in one of the threads, in the context of the caller."""
+        future: Future[T] = Future()
+
+        def job() -> None:
+            if not future.set_running_or_notify_cancel():
+                return
+            try:
+                result = fn(*args, **kwargs)
+            except BaseException as error:
+                future.set_exception(error)
+            else:
+                future.set_result(result)
+
+        self.threads.submit(partial(copy_context().run, job))
+        return future
 
 
 def default_workers() -> int:

@@ -6,6 +6,7 @@ import asyncio
 import threading
 import time
 from collections.abc import Awaitable, Callable, Coroutine
+from concurrent.futures import Executor
 from contextlib import suppress
 from contextvars import copy_context
 from functools import partial
@@ -14,7 +15,7 @@ from typing import Any, Final, TypeVar
 import anyio
 from anyio.abc import TaskGroup
 
-from asyncdata.executors.function_call import ThreadPool
+from asyncdata.executors.function_call import PoolExecutor, ThreadPool
 from asyncdata.executors.retry import LEAVING, Leaving
 from asyncdata.memory.memcpy import helper_count
 from asyncdata.runtime.host_resources import usable_cores
@@ -51,6 +52,7 @@ class OwnedTask:
         """Each with the event that it runs: one whose start a signal handler interrupted may still begin."""
         self.tasks: set[asyncio.Task[None]] = set()
         self.readers = ThreadPool(self.start, READERS, "asyncdata-read")
+        self.executor = PoolExecutor(self.readers)
         self.copier = ThreadPool(self.start, helper_count(usable_cores()), "asyncdata-copy")
         self.shared: list[ThreadPool] = []
         """Threads that call functions for several steps."""
@@ -143,6 +145,11 @@ class Scope:
     def budget(self) -> MemoryBudget:
         """How many bytes the buffers of the pipeline may hold together."""
         return self.owned.budget
+
+    @property
+    def executor(self) -> Executor:
+        """The pipeline's reader threads."""
+        return self.owned.executor
 
     def at(self, *path: Any) -> Scope:
         """Return this scope one level deeper in epochs: a repetition, or the element an inner pipeline is for."""

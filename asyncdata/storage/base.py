@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator
+from concurrent.futures import Executor
 from typing import Final, NamedTuple, Protocol, Self, TypeAlias, TypeVar
 
 from asyncdata.runtime.memory_budget import MemoryBudget
@@ -77,6 +78,11 @@ class Runner(Protocol):
     @property
     def budget(self) -> MemoryBudget:
         """The memory budget of the pipeline's buffers."""
+        ...
+
+    @property
+    def executor(self) -> Executor | None:
+        """The threads that aiofiles reads files in; `None` for those of the event loop."""
         ...
 
     def in_thread(self, call: Callable[[], T], /) -> Awaitable[T]:

@@ -194,7 +194,8 @@ class CachedStream:
         if cached is not None:
             self._entry = cached.entry
             url, descriptor = cached.entry.path, cached.file.take()
-            self._stream = FileStream(url, self._block_bytes, self._offset, self._in_thread, descriptor)
+            executor = None if self._runner is None else self._runner.executor
+            self._stream = FileStream(url, self._block_bytes, self._offset, executor, descriptor)
             return self._entry
         self._stream = self._store.store.stream(self._path, self._block_bytes, self._offset, self._runner)
         self._entry = await self._stream.begin()
@@ -267,6 +268,7 @@ class TaskGroupRunner:
     def __init__(self, group: asyncio.TaskGroup) -> None:
         self.group = group
         self.budget = MemoryBudget()
+        self.executor = None
 
     async def in_thread(self, call: Callable[[], T], /) -> T:
         """Run a blocking call in a thread of asyncio's executor."""

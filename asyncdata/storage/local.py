@@ -11,17 +11,18 @@ import re
 import stat
 import time
 from threading import Lock
-from typing import TYPE_CHECKING, Final, Self, TypeAlias
+from typing import TYPE_CHECKING, Final, Self
+
+from aiofiles.threadpool.binary import AsyncFileIO
 
 from asyncdata.errors import DataLossError
 from asyncdata.storage.base import BLOCK_BYTES, Entry, Status
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator
+    from collections.abc import Iterator
+    from concurrent.futures import Executor
 
     from asyncdata.storage.base import Runner
-
-    InThread: TypeAlias = Callable[[Callable[[], memoryview]], Awaitable[memoryview]]
 
 __all__ = ("FileStream", "LocalStore", "RandomFile")
 
@@ -82,11 +83,12 @@ class LocalStore:
         offset: int = 0,
         runner: Runner | None = None,
     ) -> FileStream:
-        """Return the file's bytes from `offset` on, in blocks; blocking calls run in `runner`, or asyncio's executor.
+        """Return the file's bytes from `offset` on, in blocks; blocking calls run in threads of `runner`, or in
+        asyncio's executor.
 
         `DataLossError` if the file becomes shorter meanwhile.
         """
-        return FileStream(path, block_bytes, offset, asyncio.to_thread if runner is None else runner.in_thread)
+        return FileStream(path, block_bytes, offset, None if runner is None else runner.executor)
 
     async def read(self, path: str, start: int = 0, length: int | None = None) -> bytes:
         """Return the file, or `length` bytes from `start` on; `DataLossError` if it ends before.
@@ -198,6 +200,7 @@ def glob_syntax(found: re.Match[str]) -> str:
 class FileStream:
     """Reads a file in blocks into one buffer, opening it at the first read; safe to close while a thread reads.
 
+    What is not in the page cache is awaited: aiofiles calls `read` in a thread of `executor`, by default of the loop's.
     A `descriptor` of the file is closed with the stream.
     """
 
@@ -206,14 +209,14 @@ class FileStream:
         path: str,
         block_bytes: int,
         offset: int,
-        run: Callable[[Callable[[], memoryview]], Awaitable[memoryview]],
+        executor: Executor | None,
         descriptor: int = -1,
     ) -> None:
         self._path = path
         self._file: io.FileIO | None = None if descriptor < 0 else io.FileIO(descriptor)
         self._block_bytes = block_bytes
         self._offset = offset
-        self._run = run
+        self._awaited = AsyncFileIO(self, None, executor)
         self._size = 0
         self._buffer = bytearray()
         self._cached_reads = hasattr(os, "RWF_NOWAIT")
@@ -233,7 +236,7 @@ class FileStream:
     async def __anext__(self) -> memoryview:
         try:
             size = self.peek(self._buffer, self._offset) if self._buffer else 0
-            block = self._advanced(size) if size else await self._run(self.read)
+            block: memoryview = self._advanced(size) if size else await self._awaited.read()
         except BaseException:
             self.close()
             raise

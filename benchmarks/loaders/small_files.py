@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import aiofiles
 import numpy as np
 
 import asyncdata as ad
@@ -40,6 +41,12 @@ def by_hand(paths: Sequence[str]) -> None:
             file.read()
 
 
+async def content(path: str) -> bytes:
+    """Read a file as a user's own coroutine does."""
+    async with aiofiles.open(path, "rb") as file:
+        return await file.read()
+
+
 def exhausted(ds: ad.Dataset[bytes]) -> Callable[[], Any]:
     """A run in which the consumer gets every file."""
 
@@ -61,6 +68,7 @@ def main() -> None:
         runs = {
             "map(read_file)": names.map(ad.read_file),
             "map(read_file, num_parallel_calls=8)": names.map(ad.read_file, num_parallel_calls=8),
+            "map(content, num_parallel_calls=8), by aiofiles": names.map(content, num_parallel_calls=8),
             "list_files, map(read_file, AUTOTUNE)": listed.map(ad.read_file, num_parallel_calls=ad.AUTOTUNE),
         }
         contenders = {name: lambda ds=ds: exhausted(ds) for name, ds in runs.items()}

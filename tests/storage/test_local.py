@@ -8,6 +8,7 @@ import threading
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from asyncdata.errors import DataLossError
+from asyncdata.executors.function_call import PoolExecutor
 from asyncdata.storage.local import LocalStore
 from tests.marks import first_by_default
 
@@ -45,11 +47,11 @@ async def pieces(path: str, **options: Any) -> list[bytes]:
         return [bytes(block) async for block in stream]
 
 
-class Inline:
+class Runner:
     """Who runs what blocks as a test wants it."""
 
-    def __init__(self, in_thread: Callable[[Callable[[], Any]], Awaitable[Any]]) -> None:
-        self.in_thread = in_thread
+    def __init__(self, run: Callable[[Callable[[], None]], object] = lambda job: job()) -> None:
+        self.executor = PoolExecutor(SimpleNamespace(submit=run))  # type: ignore[arg-type]
 
 
 def descriptors(path: str) -> int:
@@ -137,11 +139,11 @@ class TestStream:
     async def test_reads_in_the_threads_it_is_given(self, path: str, cache: str) -> None:
         calls: list[Callable[[], Any]] = []
 
-        async def in_thread(work: Callable[[], Any]) -> Any:
-            calls.append(work)
-            return work()
+        def run(job: Callable[[], None]) -> None:
+            calls.append(job)
+            job()
 
-        assert b"".join(await pieces(path, block_bytes=len(content) // 4, runner=Inline(in_thread))) == content
+        assert b"".join(await pieces(path, block_bytes=len(content) // 4, runner=Runner(run))) == content
         assert len(calls) == (2 if cache == "cached" else 5)  # the first block, what is not cached, and the end
 
 
@@ -159,10 +161,7 @@ class TestDescriptors:
         assert descriptors(path) == 0
 
     async def test_closed_without_awaiting(self, path: str) -> None:
-        async def in_thread(work: Callable[[], Any]) -> Any:
-            return work()
-
-        stream = store.stream(path, block_bytes=10, runner=Inline(in_thread))
+        stream = store.stream(path, block_bytes=10, runner=Runner())
         await anext(stream)
         assert descriptors(path) == 1
         with pytest.raises(StopIteration):
@@ -171,7 +170,7 @@ class TestDescriptors:
 
     async def test_missing_file_opens_nothing(self, tmp_path: Path) -> None:
         with pytest.raises(FileNotFoundError):
-            await pieces(str(tmp_path / "missing"), runner=Inline(inline))
+            await pieces(str(tmp_path / "missing"), runner=Runner())
         assert descriptors(str(tmp_path)) == 0
 
     @pytest.mark.parametrize("started", [False, True], ids=["before the read starts", "while it reads"])
@@ -187,7 +186,7 @@ class TestDescriptors:
             assert go.wait(120)
             return real(fd)
 
-        async def in_thread(work: Callable[[], Any]) -> Any:
+        def run(work: Callable[[], None]) -> None:
             def job() -> None:
                 if not started:
                     entered.set()
@@ -196,10 +195,9 @@ class TestDescriptors:
 
             threads.append(threading.Thread(target=job))
             threads[0].start()
-            await asyncio.Event().wait()
 
         monkeypatch.setattr("asyncdata.storage.local.os.fstat", held)
-        task = asyncio.ensure_future(pieces(path, runner=Inline(in_thread)))
+        task = asyncio.ensure_future(pieces(path, runner=Runner(run)))
         await asyncio.to_thread(entered.wait, 120)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -208,13 +206,6 @@ class TestDescriptors:
         go.set()
         await asyncio.to_thread(threads[0].join)
         assert descriptors(path) == 0
-
-
-def inline(work: Callable[[], Any]) -> Awaitable[Any]:
-    async def run() -> Any:
-        return work()
-
-    return run()
 
 
 class TestRead:
@@ -307,5 +298,5 @@ def test_any_file_in_any_blocks(data: bytes, block_bytes: int, offset: int) -> N
     with tempfile.NamedTemporaryFile() as file:
         file.write(data)
         file.flush()
-        found = asyncio.run(pieces(file.name, block_bytes=block_bytes, offset=offset, runner=Inline(inline)))
+        found = asyncio.run(pieces(file.name, block_bytes=block_bytes, offset=offset, runner=Runner()))
     assert b"".join(found) == data[offset:]
