@@ -11,7 +11,7 @@ import re
 import stat
 import time
 from threading import Lock
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self, cast
 
 from aiofiles.threadpool.binary import AsyncFileIO
 
@@ -216,7 +216,7 @@ class FileStream:
         self._file: io.FileIO | None = None if descriptor < 0 else io.FileIO(descriptor)
         self._block_bytes = block_bytes
         self._offset = offset
-        self._awaited = AsyncFileIO(self, None, executor)
+        self._awaited: Any = cast("Any", AsyncFileIO)(self, None, executor)
         self._size = 0
         self._buffer = bytearray()
         self._cached_reads = hasattr(os, "RWF_NOWAIT")
