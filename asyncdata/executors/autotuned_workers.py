@@ -122,7 +122,7 @@ class AutotunedWorkers(Workers):
             self.tuning.pool = pool_of(usable_cores())
             work = self.work.seeded(self.scope.owned.seed)
             return ProcessWorkers(self.tuning.pool, choice.workers, work, self.scope.epoch, self.copied)
-        work = self.work.at(self.scope.epoch)
+        work = self.work.at(self.scope.epoch, self.scope.meter.function_seconds)
         if choice.where == "inline":
             return InlineWorkers(work.attempt)
         if self.shared is not None:
@@ -244,7 +244,7 @@ def workers_of(scope: Scope, work: GroupWork, workers: int, executor: CallExecut
         return executor.workers(workers, seeded, scope.epoch, copied)
     if executor is not None:
         return process_workers(scope, seeded, workers, executor, copied)
-    work = work.at(scope.epoch)
+    work = work.at(scope.epoch, scope.meter.function_seconds)
     if any(call.is_async for call in work.calls):
         return TaskWorkers(scope, workers, work.run_async, work.at_once)
     return ThreadWorkers(scope, workers, work.attempt, any(call.many_at_once for call in work.calls))

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import compress
+from itertools import chain, compress
 from math import inf
 from time import perf_counter
 from typing import Any, Final, TypeAlias
@@ -13,9 +14,11 @@ from typing import Any, Final, TypeAlias
 from asyncdata.elements.columns import ColumnBatch
 from asyncdata.elements.structure import nbytes
 from asyncdata.executors.function_call import ENDLESS, Call, Deadline
+from asyncdata.executors.function_times import FunctionKey, FunctionTimes
 from asyncdata.executors.global_random import key_of
 from asyncdata.memory.buffer_pool import Empty, empty
 from asyncdata.runtime.block import Block, Failure
+from asyncdata.runtime.queue import now_on
 from asyncdata.runtime.tickets import FilteredTickets
 
 __all__ = ("Done", "GroupWork")
@@ -40,18 +43,21 @@ class GroupWork:
     """The size of batches made from results: complete batches are made at once, as columns if possible."""
     seed: int | None = None
     """The seed from which global generators are seeded before each element, in a process of its own."""
+    times: FunctionTimes | None = field(default=None, compare=False)
+    """The time of each function where the work is done, if there are several."""
 
     @property
     def label(self) -> str:
         """How messages name it."""
         return " → ".join(call.label for call in self.calls)
 
-    def at(self, epoch: tuple[Any, ...]) -> GroupWork:
-        """Return the work as it is done in an epoch."""
+    def at(self, epoch: tuple[Any, ...], seconds: dict[FunctionKey, float] | None = None) -> GroupWork:
+        """Return the work as it is done in an epoch; the times of several functions are added to `seconds`."""
         calls = [call.at(epoch) for call in self.calls]
         if self.seed is not None:
             calls = [call.reseeding(key_of(self.seed, epoch, call.name, call.number)) for call in calls]
-        return GroupWork(tuple(calls), self.rows)
+        times = FunctionTimes(tuple([call.name for call in calls]), seconds) if len(calls) > 1 else None
+        return GroupWork(tuple(calls), self.rows, times=times)
 
     def seeded(self, seed: int | None) -> GroupWork:
         """Return the work with a seed of global generators."""
@@ -109,10 +115,19 @@ class GroupWork:
         return Block.join([before, joined(odd, block.part(place, count), after)])
 
     def each(self, block: Block) -> Iterator[Any]:
-        """Yield the results of one element after the other."""
-        results = iter(block.items)
+        """Yield the results of one element after the other; with several functions the first is made at once."""
+        results: Iterator[Any] = iter(block.items)
+        taken: list[float] = []
+        due = self.times is not None and self.times.is_due(1)
         for call in self.calls:
             results = call.each(results, block.tickets)
+            if due:
+                begin = perf_counter()
+                first = [next(results)]
+                taken.append(perf_counter() - begin)
+                results = chain(first_of(first), results)
+        if self.times is not None and due:
+            self.times.add(1, taken)
         return results
 
     def called(self, block: Block, term: Deadline = ENDLESS) -> Done:
@@ -129,15 +144,23 @@ class GroupWork:
 
     def through(self, block: Block, term: Deadline) -> Done:
         """Call one function after the other over a block; only of a single one the last elements may be left out."""
-        count = len(block)
+        count, times = len(block), self.times
+        times = times if times is not None and count and times.is_due(count) else None
+        taken: list[float] = []
+        before = 0.0 if times is None else perf_counter()
         for call in self.calls:
             if not len(block):
                 break
             result = call.run(block, term)
+            if times is not None:
+                taken.append(perf_counter() - before)
+                before += taken[-1]
             if len(result) < len(block):
                 count = len(result)
                 block = block.part(0, count)
             block = apply_filters(block, result) if call.is_predicate else result
+        if times is not None:
+            times.add(count, taken)
         return block, count
 
     @property
@@ -169,6 +192,10 @@ class GroupWork:
 
     async def run_async(self, block: Block) -> Block:
         """Call or await the functions on a block of one element."""
+        times = self.times if self.times is not None and self.times.is_due(1) else None
+        taken: list[float] = []
+        now = partial(now_on, asyncio.get_running_loop())
+        before = 0.0 if times is None else now()
         for call in self.calls:
             if block.failed or not block.items:
                 break
@@ -176,7 +203,17 @@ class GroupWork:
             if type(result) is not Block:
                 result = Block([result], block.tickets, type(result) is Failure)
             block = apply_filters(block, result) if call.is_predicate else result
+            if times is not None:
+                taken.append(now() - before)
+                before += taken[-1]
+        if times is not None:
+            times.add(1, taken)
         return block
+
+
+def first_of(held: list[Any]) -> Iterator[Any]:
+    """Yield the only item of a list, which then no longer holds it."""
+    yield held.pop()
 
 
 def tried(quick: Callable[[Any], Any], block: Block) -> Block | None:

@@ -11,6 +11,7 @@ from math import inf
 from typing import Any, ClassVar, Final
 
 from asyncdata.executors.function_call import ChunkSizer, Deadline, ThreadPool, never
+from asyncdata.executors.function_times import FunctionKey
 from asyncdata.executors.group_work import Done, GroupWork
 from asyncdata.executors.limiter import Limiter
 from asyncdata.executors.scope import Scope
@@ -42,6 +43,7 @@ class Group:
         "done",
         "ended",
         "error",
+        "functions",
         "here",
         "lane",
         "pauses",
@@ -68,6 +70,7 @@ class Group:
         self.ended = 0.0  # when that was; in which thread, task or process
         self.lane = 0
         self.retries = 0  # how many calls were made again, if that was in another process
+        self.functions: dict[FunctionKey, float] | None = None  # seconds of each of several functions, if there
         self.asked = False  # whether the system was asked for `queued` and for `pauses`
         self.pauses = 0  # how often its thread gave up its core voluntarily
         self.blocked = 0.0  # how many seconds its thread waited for the interpreter lock; 0 if that was not measured

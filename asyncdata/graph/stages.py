@@ -336,7 +336,9 @@ class Apply:
             workers = workers_of(scope, self.work, self.workers, self.executor, self.copied)
             return self.concurrent(scope, workers, inputs[0](scope, inner, start), inner, want)
         run = self.awaited if self.is_async else self.inline
-        return run(self.work.at(scope.epoch), inputs[0](scope, want, start), want, scope.meter)
+        return run(
+            self.work.at(scope.epoch, scope.meter.function_seconds), inputs[0](scope, want, start), want, scope.meter
+        )
 
     @property
     def work(self) -> GroupWork:

@@ -37,6 +37,10 @@ direction."""
 FILL: Final = 0.5
 
 
+OF_FUNCTIONS: Final = frozenset({"thread", "workers", "lock"})
+"""The resources that functions use."""
+
+
 @dataclass(frozen=True)
 class Load:
     """How busy a resource of a step is, as a share of the time; 1 is the most."""
@@ -78,6 +82,8 @@ class Bottleneck:
     """What to change."""
     loads: tuple[Load, ...]
     """All loads that were compared, the busiest first."""
+    function: str = ""
+    """The function that takes most of the time, if the step calls several in one pass, for example `"map(decode)"`."""
 
     def __str__(self) -> str:
         gain = f" would give about {self.gain:.1f} times the pace" if self.gain >= 1.05 else ""
@@ -169,7 +175,12 @@ class LoadAnalysis:
         next_one = max([*others, self.consumer.load, 1e-3])
         gain = max(1.0, min(most, limit.load / next_one))
         loads = tuple(sorted([*self.loads, self.consumer], key=lambda one: -one.load))
-        return Bottleneck(limit.step, limit.resource, limit.load, gain, evidence, change, loads)
+        step = self.by_label.get(limit.step)
+        slowest = None if step is None or limit.resource not in OF_FUNCTIONS else step.slowest
+        if step is None or slowest is None:
+            return Bottleneck(limit.step, limit.resource, limit.load, gain, evidence, change, loads)
+        evidence += f" ({step.function_share(slowest):.0%} of that in {slowest.name})"
+        return Bottleneck(limit.step, limit.resource, limit.load, gain, evidence, change, loads, slowest.name)
 
     def unknown(self, evidence: str, change: str) -> Bottleneck:
         """Return that too little was read to tell."""

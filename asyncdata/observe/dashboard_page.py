@@ -118,6 +118,7 @@ def facts(view: View, now: float) -> list[str]:
         "elements": f"{stats.elements:,}",
         "a second, on average": f"{stats.pace:,.1f}",
         "a second, now": f"{recent_pace(view, now):,.1f}",
+        **({"samples a second, on average": f"{stats.sample_pace:,.1f}"} if stats.batched > 1 else {}),
         "of its time the consumer waits": f"{stats.waiting:.0%}",
         "since the first request": time_of(stats.seconds),
         "in self-tuning buffers": f"{memory(stats.held_bytes)} of {memory(stats.budget_bytes)}",

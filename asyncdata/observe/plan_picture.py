@@ -26,12 +26,14 @@ class Box(NamedTuple):
     """Whether it is the bottleneck."""
     inputs: tuple[int, ...] = ()
     """The places of the boxes above."""
+    functions: tuple[tuple[str, float], ...] = ()
+    """The functions that it calls in one pass, each with its share of the time, drawn as boxes within this one."""
 
 
 Graph: TypeAlias = tuple[str, Sequence[Box]]
 """A title and boxes, sources first."""
 
-WIDTH, GAP, LINE, PAD, ARROW, BAR, HEAD = 290, 26, 16, 8, 30, 5, 28
+WIDTH, GAP, LINE, PAD, ARROW, BAR, HEAD, INNER = 290, 26, 16, 8, 30, 5, 28, 24
 FITS: Final = 36
 """The most characters of a label that fit into a box."""
 CALM, BUSY, FULL = "#54a24b", "#f58518", "#e45756"
@@ -93,7 +95,8 @@ def places(boxes: Sequence[Box]) -> tuple[list[float], list[int]]:
 
 def height_of(box: Box) -> float:
     """Return the height of a box."""
-    return 2 * PAD + LINE * (1 + len(box.facts)) - 4 + (BAR if box.load is not None else 0)
+    lines = 1 + len(box.facts)
+    return 2 * PAD + LINE * lines - 4 + INNER * len(box.functions) + (BAR if box.load is not None else 0)
 
 
 def outline(box: Box, x: float, y: float) -> list[str]:
@@ -106,12 +109,29 @@ def outline(box: Box, x: float, y: float) -> list[str]:
     ]
     for number, fact in enumerate(box.facts):
         lines.append(text(x + PAD, y + PAD + 9 + LINE * (number + 1), fact, 'fill="#555"'))
+    for number, (name, part) in enumerate(box.functions):
+        lines += function_box(name, part, x + PAD, y + PAD + LINE * (1 + len(box.facts)) + INNER * number)
     if box.load is not None:
         colour = CALM if box.load < 0.6 else BUSY if box.load < 0.9 else FULL
         shape = f'x="{x:.1f}" y="{y + height - BAR:.1f}" height="{BAR}"'
         lines.append(f'<rect {shape} width="{WIDTH}" fill="#dddddd"/>')
         lines.append(f'<rect {shape} width="{WIDTH * min(1.0, box.load):.1f}" fill="{colour}"/>')
     return [*lines, "</g>"]
+
+
+def function_box(name: str, part: float, x: float, y: float) -> list[str]:
+    """Return the box of a function within that of its step; its background shows its share of the time."""
+    width, height = WIDTH - 2 * PAD, INNER - 4
+    shape = f'x="{x:.1f}" y="{y:.1f}" height="{height}" rx="3"'
+    return [
+        f'<g class="function"><title>{escape(name)}</title>',
+        f'<rect {shape} width="{width}" fill="white"/>',
+        f'<rect {shape} width="{width * part:.1f}" fill="#dce9f5"/>',
+        f'<rect {shape} width="{width}" fill="none" stroke="{BORDER}"/>',
+        text(x + PAD, y + 14, shortened(name, FITS - 6), 'fill="#333"'),
+        text(x + width - PAD, y + 14, f"{part:.0%}", 'fill="#333" text-anchor="end"'),
+        "</g>",
+    ]
 
 
 def arrow(from_x: float, from_y: float, x: float, y: float, words: str) -> list[str]:
@@ -131,9 +151,9 @@ def text(x: float, y: float, words: str, how: str) -> str:
     return f'<text x="{x:.1f}" y="{y:.1f}" {how}>{escape(words)}</text>'
 
 
-def shortened(label: str) -> str:
+def shortened(label: str, most: int = FITS) -> str:
     """Return a label that fits into a box."""
-    return label if len(label) <= FITS else f"{label[: FITS // 2 - 1]}…{label[-FITS // 2 :]}"
+    return label if len(label) <= most else f"{label[: most // 2 - 1]}…{label[len(label) - most // 2 :]}"
 
 
 def boxes_of(stats: Statistics, limit: str = "") -> list[Box]:
@@ -154,4 +174,5 @@ def measured(step: StepStatistics, seconds: float, limits: bool) -> Box:
         facts.append(f"busy {own:.0%} on the pipeline's thread")
     held = "" if step.queued is None else f"{step.queued:,}"
     waiting = f"{held} of {step.queue_size:,}" if step.queue_size is not None else held
-    return Box(step.step, (*facts,), min(1.0, load) if seconds else None, waiting, limits, step.inputs)
+    functions = tuple([(one.name, step.function_share(one)) for one in step.functions])
+    return Box(step.step, (*facts,), min(1.0, load) if seconds else None, waiting, limits, step.inputs, functions)

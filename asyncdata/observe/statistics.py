@@ -9,7 +9,15 @@ from typing import Any, Final, NamedTuple
 from asyncdata.observe.consumer import ConsumerTimes
 from asyncdata.observe.table import Row, html_table, memory, share, text_table, time_of
 
-__all__ = ("EMPTY", "EngineStatistics", "Statistics", "StepStatistics", "counted", "statistics_of")
+__all__ = (
+    "EMPTY",
+    "EngineStatistics",
+    "FunctionStatistics",
+    "Statistics",
+    "StepStatistics",
+    "counted",
+    "statistics_of",
+)
 
 HEADINGS = (
     "step",
@@ -26,6 +34,15 @@ HEADINGS = (
     "p50",
     "p99",
 )
+
+
+class FunctionStatistics(NamedTuple):
+    """One of several functions that a step calls in one pass."""
+
+    name: str
+    """The function with its transformation, for example `"map(decode)"`."""
+    seconds: float
+    """How long it took, of the step's `own_seconds` and `worker_seconds` together; estimated from some passes."""
 
 
 class StepStatistics(NamedTuple):
@@ -80,6 +97,29 @@ class StepStatistics(NamedTuple):
     does."""
     opened: int = 1
     """How many such datasets are open at once, about."""
+    functions: tuple[FunctionStatistics, ...] = ()
+    """The functions that it calls in one pass, in this order, if there are several."""
+    batched: float = 1.0
+    """About how many elements of its input are in one of its own, if it makes batches or splits them."""
+
+    @property
+    def slowest(self) -> FunctionStatistics | None:
+        """The function that takes most of the time, if there are several."""
+        return max(self.functions, key=lambda one: one.seconds, default=None)
+
+    def function_share(self, function: FunctionStatistics) -> float:
+        """Return a function's share of the time of all functions of the step, from 0 to 1."""
+        return function.seconds / (sum([one.seconds for one in self.functions]) or 1.0)
+
+    def function_rows(self, seconds: float) -> list[Row]:
+        """Return a row of the table for each function, if there are several, below that of the step."""
+        total, rows = self.own_seconds + self.worker_seconds, list[Row]()
+        for place, one in enumerate(self.functions):
+            mark = "└" if place == len(self.functions) - 1 else "├"
+            own = share(one.seconds * self.own_seconds / total, seconds) if total else ""
+            each = self.workers and share(one.seconds * self.worker_seconds / total / self.workers, seconds)
+            rows.append((f"{mark} {one.name}", *[""] * 5, own, f"at {each}" if each else "", *[""] * 5))
+        return rows
 
     def row(self, seconds: float) -> Row:
         """Return the step as a row of a table, when the pipeline has run for so many seconds."""
@@ -181,6 +221,26 @@ class Statistics:
         return self.elements / self.seconds if self.seconds else 0.0
 
     @property
+    def samples(self) -> int:
+        """About how many samples are in the elements that the consumer got: the members of its batches."""
+        return round(self.elements * self.batched)
+
+    @property
+    def sample_pace(self) -> float:
+        """About how many samples the consumer got in a second."""
+        return self.samples / self.seconds if self.seconds else 0.0
+
+    @property
+    def batched(self) -> float:
+        """About how many samples are in an element, 1 without batches."""
+        place, size = len(self.steps) - 1, 1.0
+        while place >= 0:
+            step = self.steps[place]
+            size *= step.batched
+            place = step.inputs[0] if len(step.inputs) == 1 and step.kind != "merge" else -1
+        return size
+
+    @property
     def waiting(self) -> float:
         """The share of its time that the consumer waited, from 0 to 1, without the wait for the first element."""
         seconds = self.seconds - self.first_seconds
@@ -206,8 +266,17 @@ class Statistics:
         >>> found["elements"], found["steps"][0]["step"]
         (3, 'range(3)')
         """
-        steps = [{**step._asdict(), "inputs": list(step.inputs)} for step in self.steps]
-        derived = {"pace": self.pace, "waiting": self.waiting, "errors": [*self.errors]}
+        steps = [
+            {**step._asdict(), "inputs": list(step.inputs), "functions": [one._asdict() for one in step.functions]}
+            for step in self.steps
+        ]
+        derived = {
+            "pace": self.pace,
+            "samples": self.samples,
+            "sample_pace": self.sample_pace,
+            "waiting": self.waiting,
+            "errors": [*self.errors],
+        }
         return {**vars(self), **derived, "steps": steps}
 
     @property
@@ -215,9 +284,11 @@ class Statistics:
         """The statistics of the pipeline in one sentence."""
         if not self.seconds:
             return "not begun"
-        pace = f"{self.pace:,.{0 if self.pace >= 100 else 1}f}"
+        pace = f"{decimal(self.pace)} a second"
+        if self.batched > 1:
+            pace += f", {decimal(self.sample_pace)} samples a second"
         return (
-            f"{self.elements:,} elements in {time_of(self.seconds)}: {pace} a second; "
+            f"{self.elements:,} elements in {time_of(self.seconds)}: {pace}; "
             f"the first after {time_of(self.first_seconds)}, then the consumer waited {self.waiting:.0%} of the time; "
             f"buffers have {memory(self.held_bytes)} of {memory(self.budget_bytes)}"
         )
@@ -225,13 +296,19 @@ class Statistics:
     @property
     def rows(self) -> list[Row]:
         """The steps as rows of a table, with the headings first."""
-        return [HEADINGS, *[step.row(self.engine_seconds) for step in self.steps]]
+        seconds = self.engine_seconds
+        return [HEADINGS, *[row for step in self.steps for row in (step.row(seconds), *step.function_rows(seconds))]]
 
     def __str__(self) -> str:
         return f"{self.summary}\n\n{text_table(self.rows)}"
 
     def _repr_html_(self) -> str:
         return f"<p>{escape(self.summary)}</p>{html_table(self.rows)}"
+
+
+def decimal(pace: float) -> str:
+    """Return a pace with as many digits as one reads."""
+    return f"{pace:,.{0 if pace >= 100 else 1}f}"
 
 
 def statistics_of(

@@ -16,7 +16,8 @@ class Bar(NamedTuple):
 
     row: str
     kind: str
-    """`"engine"`, `"worker"`, `"wait"`, `"device"` or `"step"`."""
+    """`"engine"`, `"worker"`, `"function"` (one of several that a step calls in one pass), `"wait"`, `"device"` or
+    `"step"`."""
     lane: int
     begin: float
     end: float
@@ -27,10 +28,18 @@ Part: TypeAlias = tuple[str, Sequence[Bar], float]
 """A title, bars, and how many seconds they cover."""
 
 LEFT, WIDTH, ROW, GAP, HEAD, AXIS = 230, 900, 22, 6, 28, 26
-COLOURS: Final = {"engine": "#4c78a8", "worker": "#54a24b", "wait": "#e45756", "device": "#b279a2", "step": "#f58518"}
+COLOURS: Final = {
+    "engine": "#4c78a8",
+    "worker": "#54a24b",
+    "function": "#9ecae9",
+    "wait": "#e45756",
+    "device": "#b279a2",
+    "step": "#f58518",
+}
 LEGEND: Final = {
     "engine": "pipeline's thread",
     "worker": "worker",
+    "function": "a function of a step",
     "wait": "consumer waits",
     "device": "copy to device",
     "step": "training step",

@@ -71,6 +71,8 @@ class Finished(Protocol):
     """The thread, task or process that worked on it."""
     retries: int
     """How many of its calls were retried, if another process counts them."""
+    functions: dict[Any, float] | None
+    """The seconds of each of several functions, if another process measured them."""
 
 
 class ThreadClock:
@@ -162,6 +164,7 @@ class Meter:
         "each",
         "failed",
         "full",
+        "function_seconds",
         "functions",
         "inside",
         "items",
@@ -213,6 +216,9 @@ class Meter:
         """Of pipelines inside a step: where their functions are called, and the first step that does so."""
         self.shared: dict[object, Any] = {}
         """Of pipelines inside a step: what all of them share of a function for which AUTOTUNE chooses."""
+        self.function_seconds: dict[Any, float] = {}
+        """The seconds of each function, by its place and name, where several are called in one pass: as shares, since
+        only some passes are measured."""
         self.queue: Callable[[], BlockQueue | None] = nothing
         self.window: Callable[[], Window | None] = nothing
 
@@ -287,8 +293,19 @@ class Meter:
             self.computed += group.cpu
             if group.retries:
                 self.retried += [None] * group.retries
+            if group.functions:
+                self.divided(group, group.functions)
         if group.count:
             self.gave(group.result, group.seconds / group.count)
+
+    def divided(self, group: Finished, functions: dict[Any, float]) -> None:
+        """Record how long each function took of the work that another process did."""
+        total, end = sum(functions.values()), group.ended - group.seconds
+        for key, seconds in functions.items():
+            self.function_seconds[key] = self.function_seconds.get(key, 0.0) + seconds
+            if RECORDERS and total:  # one after the other, as the process calls them for many elements by turns
+                end += (taken := group.seconds * seconds / total)
+                record(key.name, "function", taken, group.count, end, group.lane)
 
     def waited(self, seconds: float) -> None:
         """Record that its reader has waited for it."""

@@ -16,7 +16,7 @@ class Span(NamedTuple):
     step: Any
     """The node of the work, or a label."""
     kind: str
-    """`"engine"`, `"worker"`, `"wait"`, `"device"` or `"step"`."""
+    """`"engine"`, `"worker"`, `"function"`, `"wait"`, `"device"` or `"step"`."""
     lane: int
     """The number of the thread or process, among several of one kind that run at once."""
     begin: float

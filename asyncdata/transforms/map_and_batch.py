@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from asyncio import CancelledError
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -34,7 +35,9 @@ class MapAndBatch(Batch):
         return MapAndBatch(mapped.input, batch.size, batch.drop_remainder, mapped.functions)
 
     def stage(self) -> Fold:
-        return Fold(lambda scope: VectorBatcher(self, GroupWork(self.functions).at(scope.epoch)))
+        return Fold(
+            lambda scope: VectorBatcher(self, GroupWork(self.functions).at(scope.epoch, scope.meter.function_seconds))
+        )
 
     def at_once(self, most: int) -> None:
         """Return nothing: the user's functions must be called."""
@@ -95,8 +98,13 @@ class VectorBatcher(Batcher):
         """Return the results of a call for all elements; `None` if it fails."""
         try:
             result = ColumnBatch.stacked(block.columns) if block.columns else stack(block.items)
+            times, taken = self.work.times, list[float]()
             for call in self.work.calls:
+                begin = time.perf_counter()
                 result = call.one(result)
+                taken.append(time.perf_counter() - begin)
+            if times is not None and times.is_due(len(block)):
+                times.add(len(block), taken)
             columns = ColumnBatch.of(result)
             if columns is not None and len(columns) == len(block):
                 return Block.of_columns([columns], block.tickets)

@@ -17,6 +17,7 @@ import numpy as np
 from asyncdata.elements.columns import ColumnBatch
 from asyncdata.errors import WorkerCrashed
 from asyncdata.executors.function_call import ENDLESS, LATE, Deadline, ElementIndex, ElementNote, never, noted
+from asyncdata.executors.function_times import FunctionKey
 from asyncdata.executors.group_work import GroupWork
 from asyncdata.executors.process.exceptions import pickled_error, unpickled_error, words_of
 from asyncdata.executors.process.shm_arena import pickled_by_value
@@ -88,6 +89,8 @@ class TaskResult(NamedTuple):
     worker: int = 0
     retries: int = 0
     """How many calls were made again."""
+    functions: dict[FunctionKey, float] | None = None
+    """The seconds of each function, if there are several."""
 
     @property
     def failures(self) -> list[RemoteError]:
@@ -316,7 +319,9 @@ def carry_out(
         done, count = in_time(work, block, Deadline(ENDLESS.step, end, dropped), empty)
     ended, waited = time.perf_counter(), queued() - waited
     outcome = outcome_of(work, task, done, count)
-    return outcome._replace(seconds=ended - begin, queued=waited, ended=ended, worker=os.getpid(), retries=len(retried))
+    functions = None if work.times is None else work.times.seconds
+    outcome = outcome._replace(retries=len(retried), functions=functions)
+    return outcome._replace(seconds=ended - begin, queued=waited, ended=ended, worker=os.getpid())
 
 
 def outcome_of(work: GroupWork, task: Task, done: Block, count: int) -> TaskResult:

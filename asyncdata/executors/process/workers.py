@@ -156,6 +156,7 @@ class PickledWorkers(Workers):
             raise answer.failure(None).error
         group.seconds, group.queued, group.asked = answer.seconds, answer.queued, True
         group.ended, group.lane, group.retries = answer.ended, answer.worker, answer.retries
+        group.functions = answer.functions
         group.count = reached(group.what, answer)
         self.pace.measured(group.count, answer.worked)
         what = group.what
@@ -345,7 +346,7 @@ class ExecutorWorkers(Workers):
                 return
             assert outcome is not None
             group.seconds, group.count = outcome.seconds, reached(group.what, outcome)
-            group.retries = outcome.retries
+            group.retries, group.functions = outcome.retries, outcome.functions
             self.pace.measured(group.count, outcome.worked)
             group.result = sent_back(group.what.part(0, group.count), outcome, self.tasks.work.label)
         except BaseException as error:  # ends the pipeline, not the executor's thread
