@@ -11,6 +11,7 @@ import errno
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from hashlib import blake2b
 from itertools import count as counting
 from itertools import zip_longest
@@ -62,6 +63,14 @@ elements without order."""
 OLDEST: Final = 2
 
 IDENTITY: Final[Callable[[Node], str | None]] = attrgetter("identity")
+
+SIMILAR: Final = (
+    "or, if you have changed it on purpose, give strict=False with the state, which resumes at the same place (see "
+    "Dataset.iterate)"
+)
+
+FILES: Final = " files #"
+"""What the text of a list of files has."""
 
 SHARE_FILES: Final = "asyncdata*.json"
 """The pattern of names that `share_file` returns."""
@@ -178,8 +187,7 @@ def place_of(plan: Node, state: Mapping[str, Any], strict: bool, options: Option
     saved = checked(state_of_share(state, shares_of(plan)))
     seeds = dict[int, int](saved["seeds"])
     if strict:
-        compare(saved["plan"], plan, saved["version"])
-        check_seeds(seeds, plan)
+        check_equal(saved, plan, lambda: place_of(plan, state, False, options))
         places = {place: place for place in range(len(saved["plan"]))}
     else:
         places = matched_steps(saved["plan"], plan_labels(plan))
@@ -199,6 +207,24 @@ def place_of(plan: Node, state: Mapping[str, Any], strict: bool, options: Option
     position = saved["position"]
     start = FRESH if position is None else plan.parse_position(position, Start.of)
     return ResumePoint(plan, saved["epoch"], saved["delivered"], start, saved.get("dealt", False))
+
+
+def check_equal(saved: Mapping[str, Any], plan: Node, similar: Callable[[], object]) -> None:
+    """Raise `ResumeError` unless a state is of this pipeline; it names `strict=False` if `similar` does not raise."""
+    try:
+        check_same_plan(saved, plan)
+        with_seeds(plan, dict[int, int](saved["seeds"]), True, counting())
+    except ResumeError as error:
+        if file_lists(saved["plan"]) == file_lists(plan_labels(plan)):  # other files may have other elements
+            with suppress(ResumeError):
+                similar()
+                error.args = (f"{error}; {SIMILAR}",)
+        raise
+
+
+def file_lists(words: Sequence[str]) -> list[str]:
+    """Return the steps of an account that are lists of files."""
+    return [step for step in words if FILES in step]
 
 
 def state_of_share(state: Any, shares: list[Share]) -> Any:

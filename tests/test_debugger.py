@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -45,3 +46,38 @@ def test_a_debugger_stops_in_a_function_and_goes_on(placement: str, function: st
     assert done.returncode == 0, done.stderr
     assert "101" in done.stdout
     assert "[0, 10, 20]" in done.stdout
+
+
+IN_PROCESS = """
+import pdb
+import asyncdata as ad
+
+def look(x):
+    if x == 1:
+        {stop}
+    return x * 10
+
+if __name__ == "__main__":
+    ds = ad.Dataset.range(3).map(look{how}).with_options(ad.Options(placement={placement!r}))
+    with ds.iterate() as elements:
+        print(next(elements))
+        try:
+            next(elements)
+        except Exception as error:
+            print(*error.__notes__, sep="\\n")
+        print(next(elements))
+"""
+
+
+@pytest.mark.parametrize(
+    ("stop", "how", "placement"),
+    first_by_default([("breakpoint()", ", executor='process'", "thread"), ("pdb.set_trace()", "", "process")], count=1),
+)
+def test_a_debugger_in_a_worker_process_says_how_to_debug(stop: str, how: str, placement: str, tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(IN_PROCESS.format(stop=stop, how=how, placement=placement))
+    done = subprocess.run([sys.executable, program], capture_output=True, text=True, timeout=100, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "in map(look) at program.py:5, element 1" in done.stdout
+    assert "a debugger has no terminal in a worker process: while you debug, call the function in this" in done.stdout
+    assert done.stdout.endswith("20\n")

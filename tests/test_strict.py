@@ -47,7 +47,7 @@ R = ad.Dataset.range(40)
 )
 def test_what_has_the_same_name_goes_on(before: ad.Dataset[Any], after: ad.Dataset[Any], rest: list[Any]) -> None:
     _, state = taken(before, 10)
-    with pytest.raises(ResumeError):
+    with pytest.raises(ResumeError, match="if you have changed it on purpose, give strict=False"):
         after.iterate(state=state)
     assert list(after.iterate(state=state, strict=False)) == rest
     with after.iterate() as elements:
@@ -313,3 +313,20 @@ def test_other_sizes_of_steps_that_hold_elements_lose_and_repeat_nothing(name: s
             rest = list(after.iterate(state=state, strict=False))
             told = [x for element in [*found, *rest] for x in numbers(element)]
             assert sorted(told) == list(range(40)), (before, after, count)
+
+
+def test_strict_false_is_named_only_where_it_would_do() -> None:
+    cases = [(R.batch(4), R.shuffle(4, seed=1)), (R.batch(4), ad.Dataset.range(1, 41).batch(4))]
+    for before, after in cases:
+        _, state = taken(before, 2)
+        for strict, words in ((True, "the state is of another pipeline"), (False, "strict=False")):
+            with pytest.raises(ResumeError, match=words) as caught:
+                after.iterate(state=state, strict=strict)
+            assert ("strict=False" in str(caught.value)) is not strict
+
+
+def test_another_seed_of_ones_own_names_strict_false() -> None:
+    _, state = taken(R.shuffle(4, seed=1), 2)
+    with pytest.raises(ResumeError, match="the seed was 1 when .* and is 2 now; or, if .* give strict=False"):
+        R.shuffle(4, seed=2).iterate(state=state)
+    assert list(R.shuffle(4, seed=2).iterate(state=state, strict=False)) == list(R.shuffle(4, seed=1))[2:]

@@ -26,10 +26,17 @@ Read a pipeline for some seconds, and print its pace, when the first element cam
 read it once more over elements of its source that are cached in memory, which shows the gain of a faster source.
 """
 
+EXAMPLE: Final = """
+Example: asyncdata bench pipeline.py:ds --seconds 5, where the file pipeline.py has
+ds = ad.Dataset.list_files("*.jpg").map(decode).batch(32).
+"""
+
 
 def add_parser(commands: Any) -> None:
     """Add `bench` to the subparsers of a command line."""
-    parser: ArgumentParser = commands.add_parser("bench", help="measure a pipeline", description=DESCRIPTION)
+    parser: ArgumentParser = commands.add_parser(
+        "bench", help="measure a pipeline", description=DESCRIPTION, epilog=EXAMPLE
+    )
     add_arguments(parser)
     parser.set_defaults(run=run)
 
@@ -40,6 +47,8 @@ def run(arguments: Namespace) -> int:
     stats, found = observed(ds, arguments.seconds, arguments.step)
     print_errors(stats)
     print(f"pace           {stats.pace:,.1f} elements a second ({stats.elements:,} in {time_of(stats.seconds)})")
+    if stats.batched > 1:
+        print(f"samples        {stats.sample_pace:,.1f} a second, the members of batches")
     print(f"first element  after {time_of(stats.first_seconds)}")
     print(f"waiting        {stats.waiting:.0%} of the reader's time")
     print(f"memory         {memory(peak_bytes())} at most, in this process")

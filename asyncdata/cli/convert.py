@@ -9,11 +9,13 @@ from typing import Any, Final, cast
 
 import numpy as np
 
+from asyncdata.cli.arguments import add_storage_option, storage_options
 from asyncdata.cli.csv_rows import csv_rows
 from asyncdata.cli.recognised import Found, as_examples, found_at
 from asyncdata.dataset import Dataset
 from asyncdata.formats.tf_example import decode_example, make_example
 from asyncdata.runtime.redaction import redacted
+from asyncdata.storage import is_local
 
 __all__ = ("add_parser",)
 
@@ -32,23 +34,28 @@ def add_parser(commands: Any) -> None:
     parser: ArgumentParser = commands.add_parser(
         "convert", help="write files as shards of another format", description=DESCRIPTION
     )
-    parser.add_argument("source", metavar="SOURCE", help="a file, a folder, a pattern in quotes, or a URL")
+    parser.add_argument(
+        "source", metavar="SOURCE", help="a file, a folder, a pattern in quotes, or a URL; in a bucket also a prefix"
+    )
     parser.add_argument("target", metavar="TARGET", help="a folder, or a URL of a bucket: s3://, gs://, az://")
     parser.add_argument("--to", choices=[*WRITERS], required=True, help="the format of the shards")
     parser.add_argument("--shards", type=int, metavar="N", help="the number of shards; without it a shard has 256 MiB")
     parser.add_argument("--compression", metavar="TYPE", help="GZIP, for Parquet also SNAPPY or ZSTD")
+    add_storage_option(parser)
     parser.set_defaults(run=run)
 
 
 def run(arguments: Namespace) -> int:
     """Read, write, and print what was written."""
-    found = found_at(arguments.source)
+    storage = storage_options(arguments.storage)
+    found = found_at(arguments.source, storage)
     rows = rows_of(found)
     if arguments.shards is not None and rows.cardinality() < 0:
         rows = rows.apply(counted(rows))
     method, shape = WRITERS[arguments.to]
     written = getattr(rows if shape is None else rows.map(shape), method)
-    names = written(arguments.target, arguments.shards, arguments.compression, progress=report)
+    options = None if is_local(arguments.target) else storage
+    names = written(arguments.target, arguments.shards, arguments.compression, storage_options=options, progress=report)
     print(f"{found.kind} to {arguments.to}: {len(names)} files, {redacted(f'{names[0]} to {names[-1]}')}")
     return 0
 
@@ -73,7 +80,7 @@ def rows_of(found: Found) -> Dataset[Any]:
     if found.kind == "TFRecord" and as_examples(next(iter(found.dataset.take(1)), b"")):
         return found.dataset.map(features)
     if found.kind == "CSV":
-        return csv_rows(found.paths, len(found.dataset.element_spec))
+        return csv_rows(found.paths, len(found.dataset.element_spec), found.storage)
     return found.dataset.map(row)
 
 

@@ -23,9 +23,12 @@ LARGEST: Final = 1 << 63
 BATCH: Final = 1024
 
 
-def csv_rows(paths: Sequence[str], columns: int) -> Dataset[dict[str, Any]]:
+def csv_rows(paths: Sequence[str], columns: int, storage: Mapping[str, str] | None = None) -> Dataset[dict[str, Any]]:
     """Return the records as dicts of `int`, `float` or `str`; a missing number is `None`. All records are read once."""
-    batches = make_csv_dataset([*map(named, paths)], BATCH, column_defaults=[""] * columns, num_epochs=1, shuffle=False)
+    defaults = [""] * columns
+    batches = make_csv_dataset(
+        [*map(named, paths)], BATCH, column_defaults=defaults, num_epochs=1, shuffle=False, storage_options=storage
+    )
     texts = batches.unbatch().map(decoded)
     kinds: dict[str, str] = {}
     for row in texts:

@@ -22,10 +22,17 @@ DESCRIPTION = """
 Read a pipeline for some seconds, and print what each step did, which one limits it, and what to change.
 """
 
+EXAMPLE: Final = """
+Example: asyncdata doctor pipeline.py:ds --step 0.05, as if a training step took 50 ms, where the file pipeline.py has
+ds = ad.Dataset.list_files("*.jpg").map(decode).batch(32).
+"""
+
 
 def add_parser(commands: Any) -> None:
     """Add `doctor` to the subparsers of a command line."""
-    parser: ArgumentParser = commands.add_parser("doctor", help="see what limits a pipeline", description=DESCRIPTION)
+    parser: ArgumentParser = commands.add_parser(
+        "doctor", help="see what limits a pipeline", description=DESCRIPTION, epilog=EXAMPLE
+    )
     add_arguments(parser)
     parser.set_defaults(run=run)
 

@@ -11,6 +11,7 @@ from typing import Any, Final, cast
 
 import numpy as np
 
+from asyncdata.cli.arguments import add_storage_option, storage_options
 from asyncdata.cli.recognised import Found, as_examples, found_at
 from asyncdata.dataset import Dataset
 from asyncdata.formats.tf_example import decode_example
@@ -20,8 +21,9 @@ from asyncdata.storage import size_of
 __all__ = ("add_parser", "described", "shortened", "shown")
 
 DESCRIPTION = """
-Show what is at a path, a pattern or a URL: its format, the number of elements, the first element, and what is damaged.
-Everything is read; with --quick only the first element. The exit status is 1 if something is damaged.
+Show what is at a path, a pattern, a URL or a prefix of a bucket: its format, the number of elements, the first
+element, and what is damaged. Everything is read; with --quick only the first element. The exit status is 1 if something
+is damaged.
 """
 
 MOST: Final = 10
@@ -35,7 +37,10 @@ def add_parser(commands: Any) -> None:
     parser: ArgumentParser = commands.add_parser(
         "inspect", help="show what files hold, and what is damaged", description=DESCRIPTION
     )
-    parser.add_argument("source", metavar="SOURCE", help="a file, a folder, a pattern in quotes, or a URL")
+    parser.add_argument(
+        "source", metavar="SOURCE", help="a file, a folder, a pattern in quotes, or a URL; in a bucket also a prefix"
+    )
+    add_storage_option(parser)
     parser.add_argument("--quick", action="store_true", help="read only the first element")
     parser.set_defaults(run=run)
 
@@ -51,7 +56,7 @@ class Contents:
 
 def run(arguments: Namespace) -> int:
     """Read the files, and print what they hold."""
-    found = found_at(arguments.source)
+    found = found_at(arguments.source, storage_options(arguments.storage))
     contents = contents_of(found.dataset, arguments.quick)
     for name, value in report(found, contents, arguments.quick):
         print(f"{name:<10}{value}")

@@ -5,10 +5,10 @@ from __future__ import annotations
 import glob
 import io
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from asyncdata.dataset import Dataset
 from asyncdata.errors import DataLossError, PlanError
@@ -31,7 +31,7 @@ from asyncdata.readers import (
 )
 from asyncdata.readers.make_csv_dataset import make_csv_dataset
 from asyncdata.sources.listing import is_pattern, matching
-from asyncdata.storage import is_local, local_path, read_head, without_query
+from asyncdata.storage import StorageOptions, is_local, is_web, local_path, read_head, store_for, without_query
 from asyncdata.storage.cached import blocking
 
 __all__ = ("Found", "as_examples", "found_at", "named")
@@ -41,7 +41,17 @@ HEAD: Final = 1 << 16
 RIEGELI: Final = bytes.fromhex("83af70d10d884a3f00000000000000004000000000000000")
 """The first bytes of ArrayRecord files."""
 
-READERS: Final[dict[str, Callable[[list[str]], Dataset[Any]]]] = {
+Storage: TypeAlias = Mapping[str, str] | None
+"""The options of an object store."""
+
+
+def csv_records(names: list[str], *, storage_options: Storage = None) -> Dataset[Any]:
+    """Return the records of CSV files."""
+    patterns = [*map(named, names)]
+    return make_csv_dataset(patterns, 1, num_epochs=1, shuffle=False, storage_options=storage_options).unbatch()
+
+
+READERS: Final[dict[str, Callable[..., Dataset[Any]]]] = {
     "Parquet": ParquetDataset,
     "Arrow": ArrowDataset,
     "NumPy": NpyDataset,
@@ -50,7 +60,7 @@ READERS: Final[dict[str, Callable[[list[str]], Dataset[Any]]]] = {
     "TFRecord": TFRecordDataset,
     "JSON Lines": JsonLinesDataset,
     "text": TextLineDataset,
-    "CSV": lambda names: make_csv_dataset([*map(named, names)], 1, num_epochs=1, shuffle=False).unbatch(),
+    "CSV": csv_records,
 }
 
 
@@ -62,6 +72,7 @@ class Found:
     paths: list[str]
     dataset: Dataset[Any]
     compression: str = ""
+    storage: Storage = None
 
 
 def named(path: str) -> str:
@@ -69,14 +80,32 @@ def named(path: str) -> str:
     return glob.escape(path) if is_local(path) else path
 
 
-def found_at(source: str) -> Found:
-    """Return what is at a path, a pattern or a URL; `PlanError` if its format is unknown."""
+def found_at(source: str, storage: Storage = None) -> Found:
+    """Return what is at a path, a pattern, a URL or a prefix; `PlanError` if its format is unknown."""
     if is_local(source) and os.path.isdir(folder := local_path(source)):
         return found_in(folder)
     is_file = is_local(source) and os.path.exists(local_path(source))  # though its name looks like a pattern
-    paths = matching("asyncdata", source) if is_pattern(source) and not is_file else [source]
-    kind, compression = kind_of(paths)
-    return Found(kind, paths, READERS[kind](paths), compression)
+    if is_pattern(source) and not is_file:
+        paths = matching("asyncdata", source, storage)
+    else:
+        paths = [source] if is_local(source) or is_web(source) else objects_at(source, storage)
+    return found_files(paths, storage)
+
+
+def objects_at(url: str, storage: Storage) -> list[str]:
+    """Return the object at a URL, or those in the folder that it names, without those that begin with a dot."""
+    store, path = store_for(url, StorageOptions.of("asyncdata", storage))
+    if path and not path.endswith("/") and (found := [*store.list(path)]):
+        return [entry.path for entry in found]
+    below = matching("asyncdata", f"{url.rstrip('/')}/*", storage)
+    return [path for path in below if not path.rpartition("/")[2].startswith(".")]
+
+
+def found_files(paths: list[str], storage: Storage = None) -> Found:
+    """Return what is in files of one format."""
+    kind, compression = kind_of(paths, storage)
+    how = {} if storage is None or all(map(is_local, paths)) else {"storage_options": storage}
+    return Found(kind, paths, READERS[kind](paths, **how), compression, storage if how else None)
 
 
 def found_in(folder: str) -> Found:
@@ -92,13 +121,13 @@ def found_in(folder: str) -> Found:
         return Found(f"folder of pictures in {len(pictures.class_names)} classes", [folder], pictures)
     if not files:
         raise PlanError(f"{folder} is empty")
-    kind, compression = kind_of(files)
-    return Found(kind, files, READERS[kind](files), compression)
+    return found_files(files)
 
 
-def kind_of(paths: Sequence[str]) -> tuple[str, str]:
+def kind_of(paths: Sequence[str], storage: Storage = None) -> tuple[str, str]:
     """Return the format and the compression of files; `PlanError` if they differ, or are unknown."""
-    kinds = {path: kind_of_file(path) for path in paths}
+    options = StorageOptions.of("asyncdata", storage)
+    kinds = {path: kind_of_file(path, options) for path in paths}
     if len(set(kinds.values())) > 1:
         examples = {kind: path for path, kind in kinds.items()}
         raise PlanError(
@@ -107,9 +136,9 @@ def kind_of(paths: Sequence[str]) -> tuple[str, str]:
     return next(iter(kinds.values()))
 
 
-def kind_of_file(path: str) -> tuple[str, str]:
+def kind_of_file(path: str, options: StorageOptions | None) -> tuple[str, str]:
     """Return the format and the compression of a file."""
-    head = blocking(lambda: read_head(path, HEAD))
+    head = blocking(lambda: read_head(path, HEAD, options))
     compression = "" if is_record(head) else recognised(head[:HEAD_BYTES]) or ""
     if compression:
         head = expanded(head, compression, path)

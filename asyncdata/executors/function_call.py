@@ -6,6 +6,7 @@ import asyncio
 import inspect
 import logging
 import os
+import sys
 import threading
 import time
 import traceback
@@ -120,6 +121,12 @@ READ_ONLY: Final = (
     "holds it: change a `.copy()` of it"
 )
 
+NO_TERMINAL: Final = (
+    "a debugger has no terminal in a worker process: while you debug, call the function in this one, with "
+    "executor='inline' in map and without placement='process' in Options, or set PYTHONBREAKPOINT to a debugger that "
+    "one connects to"
+)
+
 MOST_SHOWN: Final = 4
 """The most members of a batch that a message names."""
 
@@ -196,9 +203,17 @@ def noted(error: BaseException, label: str, ticket: Ticket, of_source: bool = Fa
     if isinstance(error, (StopIteration, StopAsyncIteration)):
         cause, error = error, RuntimeError(f"a function raised {type(error).__name__}, which would end the loop")
         error.__cause__ = cause
+    if type(error).__name__ == "BdbQuit" and is_worker_process():
+        annotate(error, NO_TERMINAL)
     note = ElementNote(f"in {label}") if isinstance(ticket, ElementIndex) else f"in {label}, {describe(ticket)}"
     annotate(error, note)
     return Failure(error, of_source)
+
+
+def is_worker_process() -> bool:
+    """Return whether another process has started this one through multiprocessing."""
+    process: Any = sys.modules.get("multiprocessing.process")
+    return process is not None and process.parent_process() is not None
 
 
 class Call:

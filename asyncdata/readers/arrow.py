@@ -12,7 +12,16 @@ from asyncdata.formats.arrow_columns import arrow
 from asyncdata.formats.compression import decompressor
 from asyncdata.formats.record_limits import MAX_RECORD_BYTES
 from asyncdata.graph.node import check_count
-from asyncdata.readers.files import CacheFolder, Filename, Filenames, StorageMapping, block_size, checked, files_of
+from asyncdata.readers.files import (
+    CacheFolder,
+    Filename,
+    Filenames,
+    StorageMapping,
+    block_size,
+    checked,
+    files_of,
+    storage_for,
+)
 from asyncdata.sources.arrow import ArrowFile
 from asyncdata.storage import StorageOptions
 
@@ -59,7 +68,7 @@ class ArrowDataset(Dataset[dict[str, Any]]):
         decompressor(compression_type)
         if isinstance(columns, str):
             raise PlanError(f"{method}(columns=) must be a list of names, got {columns!r:.80}")
-        storage = StorageOptions.of(method, storage_options, cache_dir)
+        storage = storage_for(method, filenames, storage_options, cache_dir)
         open_one = partial(
             arrow_file,
             columns=None if columns is None else list(dict.fromkeys(columns)),

@@ -15,7 +15,16 @@ from asyncdata.formats.compression import decompressor
 from asyncdata.formats.csv import Column, Dialect, Table
 from asyncdata.formats.record_limits import MAX_RECORD_BYTES
 from asyncdata.graph.node import check_count
-from asyncdata.readers.files import CacheFolder, Filename, Filenames, StorageMapping, block_size, checked, files_of
+from asyncdata.readers.files import (
+    CacheFolder,
+    Filename,
+    Filenames,
+    StorageMapping,
+    block_size,
+    checked,
+    files_of,
+    storage_for,
+)
 from asyncdata.sources.csv import CsvFile
 from asyncdata.storage import StorageOptions
 
@@ -67,7 +76,7 @@ class CsvDataset(Dataset[tuple[Any, ...]]):
         for `list_files`; `cache_dir` is a folder or a `CacheDir` that caches them on this machine.
         """
         decompressor(compression_type)  # raises here for a wrong argument
-        storage = StorageOptions.of("CsvDataset", storage_options, cache_dir)
+        storage = storage_for("CsvDataset", filenames, storage_options, cache_dir)
         table = table_of(record_defaults, na_value, select_cols, exclude_cols)
         open_one = partial(
             csv_file,

@@ -14,9 +14,10 @@ from asyncdata.elements.validation import check_flag
 from asyncdata.errors import PlanError
 from asyncdata.executors.function_call import Call
 from asyncdata.executors.interleave_tuner import InterleaveTuner
-from asyncdata.graph.node import Node, check_count
+from asyncdata.graph.node import Node, check_count, nodes_of
 from asyncdata.options import AUTOTUNE
 from asyncdata.sources.in_memory import FOREVER, Items
+from asyncdata.sources.listing import Listing
 from asyncdata.sources.parsed_files import FileCatalog, RandomAccessFiles
 from asyncdata.sources.random_access import InMemorySource
 from asyncdata.storage import BLOCK_BYTES, CacheDir, StorageOptions, is_local_or_cached, store_for
@@ -40,6 +41,7 @@ __all__ = (
     "checked",
     "files_of",
     "path_of",
+    "storage_for",
 )
 
 Filename: TypeAlias = str | bytes | PathLike[str]
@@ -55,6 +57,25 @@ def block_size(method: str, buffer_size: int | None) -> int:
     """Return the block size in bytes."""
     size = check_count(method, "buffer_size", 0 if buffer_size is None else buffer_size, 0, (AUTOTUNE,))
     return size if size > 0 else BLOCK_BYTES
+
+
+def storage_for(
+    method: str, filenames: Any, storage_options: StorageMapping, cache_dir: CacheFolder
+) -> StorageOptions | None:
+    """Return the options for a reader's files: those given, else those with which `list_files` has found the names."""
+    given = StorageOptions.of(method, storage_options, cache_dir)
+    if storage_options is not None or not isinstance(filenames, Dataset):
+        return given
+    lists = [node for node in nodes_of(filenames.plan) if isinstance(node, (Items, Listing))]
+    found = {one.storage.key: one.storage for one in lists if one.storage is not None}
+    if len(found) > 1:
+        raise PlanError(
+            f"{method}: its file names were listed with several storage_options: give it the ones to read with, or "
+            "make a dataset for each list and concatenate these"
+        )
+    for storage in found.values():
+        return StorageOptions(storage.values, None if given is None else given.cache)
+    return given
 
 
 def files_of(

@@ -8,7 +8,16 @@ from asyncdata.dataset import Dataset
 from asyncdata.formats.compression import decompressor
 from asyncdata.formats.fixed_length import FixedLayout
 from asyncdata.graph.node import check_count
-from asyncdata.readers.files import CacheFolder, Filename, Filenames, StorageMapping, block_size, checked, files_of
+from asyncdata.readers.files import (
+    CacheFolder,
+    Filename,
+    Filenames,
+    StorageMapping,
+    block_size,
+    checked,
+    files_of,
+    storage_for,
+)
 from asyncdata.sources.fixed_length import FixedFile, FixedFiles
 from asyncdata.storage import StorageOptions
 
@@ -60,7 +69,7 @@ class FixedLengthRecordDataset(Dataset[bytes]):
             check_count(method, "footer_bytes", footer_bytes or 0, 0),
         )
         decompressor(compression_type)  # raises here for a wrong argument
-        storage = StorageOptions.of(method, storage_options, cache_dir)
+        storage = storage_for(method, filenames, storage_options, cache_dir)
         files, size = FixedFiles(layout, storage), block_size(method, buffer_size)
         open_one = partial(
             fixed_file, compression=compression_type or None, block_bytes=size, files=files, storage=storage

@@ -18,6 +18,7 @@ from asyncdata.readers.files import (
     check_index,
     files_of,
     path_of,
+    storage_for,
 )
 from asyncdata.sources.json_lines import JsonLinesFile, JsonLinesFiles
 from asyncdata.storage import StorageOptions
@@ -70,7 +71,7 @@ class JsonLinesDataset(Dataset[Any]):
         decompressor(compression_type)  # raises here for a wrong argument
         size = block_size(method, buffer_size)
         most = check_count(method, "max_record_bytes", max_record_bytes, 1)
-        storage = StorageOptions.of(method, storage_options, cache_dir)
+        storage = storage_for(method, filenames, storage_options, cache_dir)
         files = JsonLinesFiles(most, storage) if check_index(method, index, compression_type) else None
         open_one = partial(
             json_file,

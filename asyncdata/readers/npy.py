@@ -17,6 +17,7 @@ from asyncdata.readers.files import (
     check_index,
     files_of,
     path_of,
+    storage_for,
 )
 from asyncdata.sources.npy import NpyFile, NpyFiles
 from asyncdata.storage import StorageOptions
@@ -65,7 +66,7 @@ class NpyDataset(Dataset[Any]):
         in memory.
         """
         method = "NpyDataset"
-        storage = StorageOptions.of(method, storage_options, cache_dir)
+        storage = storage_for(method, filenames, storage_options, cache_dir)
         most = check_count(method, "max_file_bytes", max_file_bytes, 1)
         files = NpyFiles(most, storage) if check_index(method, index, compression_type) else None
         open_one = partial(

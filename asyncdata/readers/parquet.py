@@ -18,6 +18,7 @@ from asyncdata.readers.files import (
     check_index,
     files_of,
     path_of,
+    storage_for,
 )
 from asyncdata.sources.parquet import ParquetFile
 from asyncdata.sources.parquet_random_access import ParquetFiles
@@ -72,7 +73,7 @@ class ParquetDataset(Dataset[dict[str, Any]]):
         arrow("pyarrow.parquet", method)  # raises here if it is not installed
         if isinstance(columns, str):
             raise PlanError(f"{method}(columns=) must be a list of names, got {columns!r:.80}")
-        storage = StorageOptions.of(method, storage_options, cache_dir)
+        storage = storage_for(method, filenames, storage_options, cache_dir)
         chosen = None if columns is None else list(dict.fromkeys(columns))
         if check_index(method, index, None) and filters is not None:
             raise PlanError(

@@ -8,7 +8,16 @@ from asyncdata.dataset import Dataset
 from asyncdata.formats.compression import decompressor
 from asyncdata.formats.record_limits import MAX_RECORD_BYTES
 from asyncdata.graph.node import check_count
-from asyncdata.readers.files import CacheFolder, Filename, Filenames, StorageMapping, block_size, checked, files_of
+from asyncdata.readers.files import (
+    CacheFolder,
+    Filename,
+    Filenames,
+    StorageMapping,
+    block_size,
+    checked,
+    files_of,
+    storage_for,
+)
 from asyncdata.sources.text_lines import LineFile
 from asyncdata.storage import StorageOptions
 
@@ -51,7 +60,7 @@ class TextLineDataset(Dataset[bytes]):
         decompressor(compression_type)  # raises here for a wrong argument
         size = block_size("TextLineDataset", buffer_size)
         most = check_count("TextLineDataset", "max_record_bytes", max_record_bytes, 1)
-        storage = StorageOptions.of("TextLineDataset", storage_options, cache_dir)
+        storage = storage_for("TextLineDataset", filenames, storage_options, cache_dir)
         open_one = partial(
             line_file, compression=compression_type, block_bytes=size, max_record_bytes=most, storage=storage
         )

@@ -18,6 +18,7 @@ from asyncdata.readers.files import (
     check_index,
     files_of,
     path_of,
+    storage_for,
 )
 from asyncdata.sources.tfrecord import RecordFile
 from asyncdata.sources.tfrecord_random_access import IndexCache
@@ -72,7 +73,7 @@ class TFRecordDataset(Dataset[bytes]):
         as `.a.tfrecord.index`, or else in the user's cache; it is made again when the file has changed.
         """
         most = check_count("TFRecordDataset", "max_record_bytes", max_record_bytes, 1)
-        storage = StorageOptions.of("TFRecordDataset", storage_options, cache_dir)
+        storage = storage_for("TFRecordDataset", filenames, storage_options, cache_dir)
         super().__init__(records_of(filenames, compression_type, buffer_size, num_parallel_reads, index, most, storage))
 
 

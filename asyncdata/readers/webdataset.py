@@ -21,6 +21,7 @@ from asyncdata.readers.files import (
     check_index,
     files_of,
     path_of,
+    storage_for,
 )
 from asyncdata.sources.webdataset import SampleFile, SampleFiles
 from asyncdata.storage import StorageOptions
@@ -85,7 +86,7 @@ class WebDataset(Dataset[dict[str, Any]]):
         """
         method = "WebDataset"
         decompressor(compression_type)  # raises here for a wrong argument
-        storage = StorageOptions.of(method, storage_options, cache_dir)
+        storage = storage_for(method, filenames, storage_options, cache_dir)
         known, most = checked_decoders(decoders), check_count(method, "max_record_bytes", max_record_bytes, 1)
         files = SampleFiles(known, most, storage) if check_index(method, index, compression_type) else None
         open_one = partial(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol, cast
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -28,13 +28,16 @@ from asyncdata.errors import PlanError, StageError, StructureError
 from asyncdata.executors.element_rng import Chance, drawn_seed, epoch_key, mixed, scrambled
 from asyncdata.executors.function_call import ENDLESS, Call, Deadline
 from asyncdata.executors.scope import Scope
-from asyncdata.graph.node import ELSEWHERE, REPLACEABLE, Node, check_integer, shuffles
+from asyncdata.graph.node import ELSEWHERE, PHYSICAL, REPLACEABLE, Node, check_integer, shuffles
 from asyncdata.graph.stages import Produce
 from asyncdata.options import INFINITE_CARDINALITY
 from asyncdata.runtime.block import Block, Blocks, Demand
 from asyncdata.runtime.tickets import END, Ordinals, Position, ReplayedTickets, Start, Ticket, Tickets, natural
 from asyncdata.sources.file_list_digest import Files, stamps
 from asyncdata.sources.random_access import FEW, IndexedSource, InMemorySource, check_ordinals
+
+if TYPE_CHECKING:
+    from asyncdata.storage import StorageOptions
 
 __all__ = ("Chosen", "Counter", "Elements", "Getter", "Items", "Random", "Range", "Slices", "Source", "Tensors")
 
@@ -377,6 +380,8 @@ class Items(InMemorySource):
 
     items: Sequence[Any] = field(repr=False, metadata=REPLACEABLE)
     files: bool = False
+    storage: StorageOptions | None = field(default=None, repr=False, metadata=PHYSICAL)
+    """With which options these files were listed."""
 
     def rows(self, start: int, stop: int) -> list[Any]:
         return isolated(list(self.items[start:stop]))

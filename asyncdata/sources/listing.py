@@ -134,8 +134,9 @@ def listed(
         names = [entry.path for entry in islice(entries, MANY)]
         if next(entries, None) is not None:
             return listing
-        return Items(some(method, patterns, names), files=True)
-    return Items(matching(method, pattern, storage_options), files=True)
+        return Items(some(method, patterns, names), files=True, storage=listing.storage)
+    storage = StorageOptions.of(method, storage_options)
+    return Items(matching(method, pattern, storage_options), files=True, storage=storage)
 
 
 def matching(

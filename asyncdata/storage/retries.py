@@ -7,6 +7,7 @@ import random
 import re
 from collections.abc import Mapping
 from datetime import timedelta
+from functools import partial
 from typing import Any, Final, cast
 
 from asyncdata.errors import AsyncDataError, DataLossError
@@ -24,6 +25,9 @@ __all__ = (
     "Tries",
     "explained",
 )
+
+MARKUP: Final = re.compile(r"<(\?xml|!DOCTYPE|html|Error|ErrorResponse)\b", re.IGNORECASE)
+SAID: Final = (re.compile(r"<Code>([^<]*)"), re.compile(r"<Message>([^<]*)"))
 
 STATUS: Final = re.compile(r"status code: (\d{3})")
 
@@ -134,7 +138,7 @@ def explained(error: Exception, url: str) -> Exception:
     if isinstance(error, (AsyncDataError, RuntimeError, ConnectionError, TimeoutError)) or type(error) in KNOWN:
         return error
     text, kind = str(error), type(error).__name__
-    words, url = redacted(text.partition("\n")[0]), redacted(url)
+    words, url = redacted(without_markup(text).partition("\n")[0]), redacted(url)
     found = STATUS.search(text)
     status = STATUSES.get(kind, int(found[1]) if found else 0)
     if status in {401, 403}:
@@ -147,6 +151,15 @@ def explained(error: Exception, url: str) -> Exception:
         return NotSatisfiableError(errno.EINVAL, words, url)
     other = KeyUnreadableError if kind == "InvalidPathError" else OSError
     return unanswered(text, words, url, status) if kind in GENERIC else other(errno.EIO, words, url)
+
+
+def without_markup(text: str) -> str:
+    """Return an error's text without the XML or HTML that the server answered: of it only the code and the message."""
+    found = MARKUP.search(text)
+    if found is None:
+        return text
+    said = [one[1].strip().partition("\n")[0] for one in map(partial(re.search, string=text), SAID) if one]
+    return ": ".join([text[: found.start()].rstrip(": \n\ufeff"), *filter(None, said)])
 
 
 def unanswered(text: str, words: str, url: str, status: int) -> Exception:

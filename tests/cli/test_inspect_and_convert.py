@@ -227,3 +227,12 @@ def test_csv_that_is_not_utf_8_and_csv_with_a_byte_order_mark(tmp_path: Path, ca
     (tmp_path / "b.csv").write_bytes(b"\xef\xbb\xbfn,f\r\n1,x\r\n")
     assert main(["convert", str(tmp_path / "b.csv"), str(tmp_path / "b"), "--to", "jsonl"]) == 0
     assert list(ad.JsonLinesDataset(tmp_path / "b" / "00000.jsonl")) == [{"n": 1, "f": "x"}]
+
+
+def test_an_option_of_a_store_is_a_name_and_a_value(capsys: Capture) -> None:
+    with pytest.raises(SystemExit):
+        main(["inspect", "s3://b/x", "--storage-option", "endpoint"])
+    assert "it must be NAME=VALUE, as endpoint=" in capsys.readouterr().err
+    pytest.importorskip("obstore")
+    assert main(["inspect", "s3://b/x", "--storage-option", "endpint=http://127.0.0.1:1"]) == 2
+    assert "no option 'endpint'; the options are" in capsys.readouterr().err

@@ -62,7 +62,7 @@ def test_the_doctor_names_the_step_and_the_cure(pipeline: Path, capsys: pytest.C
 def test_bench_tells_the_pace_and_the_ceiling(pipeline: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["bench", f"{pipeline}:ds", "--seconds", "2"]) == 0
     rows = [line.split()[0] for line in capsys.readouterr().out.splitlines()]
-    assert rows == ["pace", "first", "waiting", "memory", "ceiling", "bottleneck"]
+    assert rows == ["pace", "samples", "first", "waiting", "memory", "ceiling", "bottleneck"]
 
 
 def test_a_function_that_returns_a_dataset_is_called(pipeline: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 import asyncdata as ad
+from asyncdata.__main__ import main
 from asyncdata.errors import DataLossError, ResumeError
 from asyncdata.testing import check_resumes
 from tests.remote.conftest import Bucket
@@ -85,14 +86,49 @@ def test_a_replaced_object_is_noticed(bucket: Bucket, tmp_path: Path) -> None:
 
 
 def test_wrong_keys_and_missing_buckets(bucket: Bucket) -> None:
-    with pytest.raises(PermissionError, match="access denied"):
+    with pytest.raises(PermissionError, match="access denied.*SignatureDoesNotMatch: ") as caught:
         list(ad.TextLineDataset(f"{bucket.url}/x", storage_options={**bucket.options, "secret_access_key": "wrong"}))
+    assert "<" not in str(caught.value)
     with pytest.raises(FileNotFoundError, match="no such bucket"):
         list(ad.TextLineDataset("s3://missing-bucket/x", storage_options=bucket.options))
     with pytest.raises(FileNotFoundError, match="no file matches"):
         ad.Dataset.list_files(f"{bucket.url}/none/*", storage_options=bucket.options)
     with pytest.raises(ad.errors.PlanError, match="colour"):
         ad.TextLineDataset(f"{bucket.url}/x", storage_options={**bucket.options, "colour": "red"})
+
+
+def test_readers_take_the_options_of_list_files(bucket: Bucket, tmp_path: Path) -> None:
+    """A reader whose names come from a listing reads them as they were listed."""
+    urls = [bucket.put(f"lines/{name}.txt", name.encode()) for name in "ab"]
+    names = ad.Dataset.list_files(f"{bucket.url}/lines/*", shuffle=False, storage_options=bucket.options)
+    for ds in (names, names.shuffle(2, seed=1).shard(1, 0), names.prefetch(1)):
+        assert sorted(ad.TextLineDataset(ds)) == [b"a", b"b"]
+        assert sorted(ad.TextLineDataset(ds, num_parallel_reads=2, cache_dir=tmp_path)) == [b"a", b"b"]
+    with pytest.raises(PermissionError):  # those given to the reader are used
+        list(ad.TextLineDataset(names, storage_options={**bucket.options, "secret_access_key": "wrong"}))
+    other = ad.Dataset.list_files(
+        urls, shuffle=False, storage_options={**bucket.options, "virtual_hosted_style_request": False}
+    )
+    with pytest.raises(ad.PlanError, match="were listed with several storage_options"):
+        ad.TextLineDataset(names.concatenate(other))
+
+
+def test_commands_read_a_prefix_of_a_bucket(bucket: Bucket, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("a.jsonl", "b.jsonl", ".hidden"):
+        bucket.put(f"rows/{name}", b'{"x": 1}\n')
+    given = [f"--storage-option={name}={value}" for name, value in bucket.options.items()]
+    for url in (f"{bucket.url}/rows", f"{bucket.url}/rows/", f"{bucket.url}/rows/?.jsonl"):
+        assert main(["inspect", url, *given]) == 0
+        told = capsys.readouterr().out
+        assert "format    JSON Lines, 2 files" in told
+        assert "elements  2" in told
+    assert main(["inspect", f"{bucket.url}/rows/a.jsonl", *given]) == 0
+    assert "elements  1" in capsys.readouterr().out
+    assert main(["convert", f"{bucket.url}/rows", f"{bucket.url}/out", "--to", "tfrecord", "--shards=1", *given]) == 0
+    out = ad.Dataset.list_files(f"{bucket.url}/out/*", storage_options=bucket.options)
+    assert len(list(ad.TFRecordDataset(out))) == 2
+    assert main(["inspect", f"{bucket.url}/none", *given]) == 2
+    assert "no file matches" in capsys.readouterr().err
 
 
 async def test_names_with_odd_characters(bucket: Bucket) -> None:

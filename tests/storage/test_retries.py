@@ -26,3 +26,29 @@ def test_an_answer_that_would_be_the_same_again_is_final() -> None:
         with pytest.raises(OSError, match="header|Header") as caught:
             Tries(Retries()).pause(error)
         assert not hasattr(caught.value, "__notes__")
+
+
+DENIED = (
+    "The operation lacked the necessary privileges to complete: Error performing GET http://host/b/x in 3 ms - Server "
+    "returned non-2xx status code: 403 Forbidden: "
+)
+XML = '<?xml version="1.0" encoding="UTF-8"?>\n<Error><Code>AccessDenied</Code><Message>Not yours.\nRequestId: 7'
+XML += "</Message><HostId>secret</HostId></Error>"
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (XML, "403 Forbidden: AccessDenied: Not yours."),
+        ("\ufeff" + XML, "403 Forbidden: AccessDenied: Not yours."),
+        ("<Error><Code>AuthenticationFailed</Code></Error>", "403 Forbidden: AuthenticationFailed"),
+        ("<!DOCTYPE html>\n<html><body>no</body></html>", "403 Forbidden"),
+        ("not yours", "403 Forbidden: not yours"),
+    ],
+)
+@pytest.mark.parametrize("kind", ["PermissionDeniedError", "GenericError"])
+def test_markup_of_an_answer_is_not_shown(kind: str, body: str, said: str) -> None:
+    error = explained(type(kind, (Exception,), {})(DENIED + body), "s3://b/x")
+    assert isinstance(error, PermissionError)
+    assert error.strerror is not None
+    assert error.strerror.endswith(said)
