@@ -1,0 +1,45 @@
+"""What README.md and the first page of the documentation say about installing is true, and the example there runs."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PAGES = ("README.md", "docs/index.md")
+FOR_DEVELOPERS = {"bench", "docs", "integrations", "test"}
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_extra_for_users_is_in_the_table_and_no_other(page: str) -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = {name for name in project["optional-dependencies"] if not name.endswith("-test")} - FOR_DEVELOPERS
+    text = (ROOT / page).read_text(encoding="utf-8")
+    table = text[text.index("## Install") :].partition("\nSeveral at once")[0]
+    rows = "\n".join(line for line in table.splitlines() if line.startswith("|"))
+    assert set(re.findall(r"`asyncdata\[([\w-]+)\]`", rows)) == extras
+
+
+def test_install_stands_before_other_sections_and_is_the_same_on_both_pages() -> None:
+    sections = []
+    for page in PAGES:
+        text = (ROOT / page).read_text(encoding="utf-8")
+        headings = re.findall(r"^## .*", text, re.MULTILINE)
+        assert headings[0] == "## Install"
+        sections.append(text[text.index("## Install") : text.index(headings[1])])
+    assert sections[0] == sections[1]
+
+
+def test_the_first_example_of_the_documentation_runs_when_pasted(tmp_path: Path) -> None:
+    shown = re.search(r"```python\n(.*?)```", (ROOT / "docs/index.md").read_text(encoding="utf-8"), re.DOTALL)
+    assert shown is not None
+    path = tmp_path / "pasted.py"
+    path.write_text(shown[1])
+    done = subprocess.run([sys.executable, str(path)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == ["(64, 28, 28) float32"] * 15 + ["(40, 28, 28) float32"]
