@@ -1,0 +1,28 @@
+"""What docs/compatibility.md says about formats is what the code reads: a new number is written there too."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from asyncdata import checkpoint
+from asyncdata.formats import offset_index, tfrecord_index
+from asyncdata.persistence import saved_dataset
+from asyncdata.recorder import log
+from asyncdata.web import folder
+
+PAGE = Path(__file__).parents[1] / "docs" / "compatibility.md"
+
+
+def test_the_page_has_the_numbers_of_all_formats() -> None:
+    rows = re.findall(r"^\| (.*?) \| ([\d to]+) \|", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
+    said = {what.partition(" (")[0]: numbers for what, numbers in rows}
+    assert offset_index.VERSION == tfrecord_index.VERSION
+    assert said == {
+        "a state": f"{checkpoint.OLDEST} to {checkpoint.VERSION}",
+        "a state of `asyncdata.torch.DataLoader`": "1",  # compared by tests/torch, as PyTorch is not installed here
+        "a folder of `save`": str(saved_dataset.VERSION),
+        "a folder of a `DurableChannel`": str(folder.FORMAT),
+        "a log of `Options(record=)`": str(log.FORMAT),
+        "indexes of files": str(offset_index.VERSION),
+    }
