@@ -46,6 +46,7 @@ __all__ = (
     "place_of",
     "place_of_origins",
     "plan_labels",
+    "plan_of_next_epoch",
     "save",
     "save_share",
     "seeds_of",
@@ -74,6 +75,11 @@ FILES: Final = " files #"
 
 SHARE_FILES: Final = "asyncdata*.json"
 """The pattern of names that `share_file` returns."""
+
+HINTS: Final = {
+    "seeds": "; give every process the same seed",
+    "mixtures": "; give every process the same datasets and weights, and call set_weights at the same step in all",
+}
 
 KINDS: Final = {"plan": list, "seeds": list, "shares": list, "epoch": int, "delivered": int}
 """The parts of a state and their types."""
@@ -128,9 +134,11 @@ def fingerprint(plan: Node) -> str:
 
 def state_header(place: ResumePoint, options: Options) -> dict[str, Any]:
     """Return the part that all states of a run share."""
+    from asyncdata.graph.mixtures import mixtures_in
     from asyncdata.graph.similar_plan import unordered_steps
 
     unordered = unordered_steps(settle(place.plan, options))
+    mixtures = mixtures_in(place.plan)
     header = {
         "version": VERSION,
         "plan": plan_labels(place.plan),
@@ -138,6 +146,7 @@ def state_header(place: ResumePoint, options: Options) -> dict[str, Any]:
         "shares": [list(share) for share in shares_of(place.plan)],
         "epoch": place.epoch,
         **({"unordered": unordered} if unordered else {}),
+        **({"mixtures": mixtures} if mixtures else {}),
     }
     return {**header, "dealt": True} if place.resharded else header
 
@@ -161,7 +170,10 @@ def place_of_origins(plan: Node, origins: Sequence[Mapping[str, Any]]) -> Resume
 
     An origin of any share will do, as its elements are found by what they are, and not by their places in it.
     """
-    check_same_plan(origins[0], plan)
+    from asyncdata.graph.mixtures import fit_mixtures
+
+    plan, first = fit_mixtures(plan, {**origins[0], "position": None}, True)
+    check_same_plan(first, plan)
     plan = with_seeds(plan, dict[int, int](origins[0]["seeds"]), True, counting())
     tickets = [plan.parse_position(origin["ticket"], decode) for origin in origins]
     return ResumePoint(plan, origins[0]["epoch"], 0, Start(END, tickets))
@@ -181,13 +193,15 @@ def check_seeds(seeds: Mapping[int, int], plan: Node) -> None:
 
 def place_of(plan: Node, state: Mapping[str, Any], strict: bool, options: Options) -> ResumePoint:
     """Return where a run of `plan` with these options continues from `state`; `ResumeError` if the two do not fit."""
+    from asyncdata.graph.mixtures import fit_mixtures
     from asyncdata.graph.position_check import check_position
     from asyncdata.graph.similar_plan import check_changes, check_order, matched_steps, steps_with_words
 
-    saved = checked(state_of_share(state, shares_of(plan)))
+    given = plan
+    plan, saved = fit_mixtures(plan, checked(state_of_share(state, shares_of(plan))), strict)
     seeds = dict[int, int](saved["seeds"])
     if strict:
-        check_equal(saved, plan, lambda: place_of(plan, state, False, options))
+        check_equal(saved, plan, lambda: place_of(given, state, False, options))
         places = {place: place for place in range(len(saved["plan"]))}
     else:
         places = matched_steps(saved["plan"], plan_labels(plan))
@@ -225,6 +239,13 @@ def check_equal(saved: Mapping[str, Any], plan: Node, similar: Callable[[], obje
 def file_lists(words: Sequence[str]) -> list[str]:
     """Return the steps of an account that are lists of files."""
     return [step for step in words if FILES in step]
+
+
+def plan_of_next_epoch(plan: Node) -> Node:
+    """Return the plan of the epochs after one that resumed from a state."""
+    from asyncdata.graph.mixtures import with_program_weights
+
+    return with_program_weights(plan)
 
 
 def state_of_share(state: Any, shares: list[Share]) -> Any:
@@ -298,7 +319,7 @@ def merge_states(states: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     saved = [checked(state) for state in states]
     if not saved:
         raise ResumeError("merge_states needs the states of all shares, got none")
-    for name in ("plan", "seeds", "epoch"):
+    for name in ("plan", "seeds", "epoch", "mixtures"):
         same(saved, name)
     if any("merged" in state for state in saved):
         raise ResumeError("merge_states needs the states of iterators, but one of these is merged already")
@@ -317,11 +338,11 @@ def merge_states(states: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 def same(states: Sequence[Mapping[str, Any]], name: str) -> None:
     """Raise unless all states are equal in this."""
     for number, state in enumerate(states):
-        if state[name] != states[0][name]:
-            hint = "; give every process the same seed" if name == "seeds" else ""
+        if state.get(name) != states[0].get(name):
+            hint = HINTS.get(name, "")
             raise ResumeError(
-                f"the states cannot be merged: {name} is {states[0][name]} in the first and {state[name]} in number "
-                f"{number}{hint}"
+                f"the states cannot be merged: {name} is {states[0].get(name)} in the first and {state.get(name)} in "
+                f"number {number}{hint}"
             )
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, Never, TypeVar
 
 import numpy.typing as npt
 
-from asyncdata.checkpoint import ResumePoint, chosen_seeds, fingerprint, place_of, place_of_origins
+from asyncdata.checkpoint import ResumePoint, chosen_seeds, fingerprint, place_of, place_of_origins, plan_of_next_epoch
 from asyncdata.dataset_arguments import (
     MethodOfClass,
     arguments_of,
@@ -21,6 +21,7 @@ from asyncdata.dataset_arguments import (
     check_repeatable,
     iterable_for,
     length,
+    named_plans_of,
     plan_of_source,
     plans_of,
     reduced,
@@ -56,6 +57,7 @@ if TYPE_CHECKING:
     from asyncdata.recorder.replay import Replay
     from asyncdata.sources.listing import Pattern
     from asyncdata.tee import Consumer
+    from asyncdata.transforms.mixture_weights import WeightsGiven
     from asyncdata.web.channel import Channel
     from asyncdata.web.durable import DurableChannel
 
@@ -510,8 +512,8 @@ class Dataset(Transformations[T]):
 
     @staticmethod
     def sample_from_datasets(
-        datasets: Sequence[Dataset[U]],
-        weights: Sequence[float] | None = None,
+        datasets: Mapping[str, Dataset[U]] | Sequence[Dataset[U]],
+        weights: WeightsGiven | Mapping[int, WeightsGiven] | Callable[[int], WeightsGiven] | None = None,
         seed: int | None = None,
         stop_on_empty_dataset: bool = False,
         rerandomize_each_iteration: bool | None = None,
@@ -523,16 +525,24 @@ class Dataset(Transformations[T]):
         `stop_on_empty_dataset` its end is the end of all. A run may resume from a state with other weights, which hold
         from there on.
 
+        In a dict the datasets have names, and `weights` is a dict too. Messages and statistics show the names, and a
+        state finds each dataset by its name: the order may change, and with `strict=False` datasets may be added and
+        removed. Weights may change with the step, the number of elements that the mixture has given: as a table of the
+        weights from some steps on, `{0: weights, 10_000: weights}`, or as a function, `weights=lambda step: ...`, which
+        is called for each step, also a little ahead, and must always return the same. `DatasetIterator.set_weights`
+        changes them in a run. At a step at which no dataset that has a weight is left, the mixture ends; a `PlanError`
+        if a dataset that is left may have a weight later.
+
         >>> import asyncdata as ad
         >>> ds = ad.Dataset.sample_from_datasets([ad.Dataset.range(9), ad.Dataset.range(90, 99)], [0.7, 0.3], seed=4)
         >>> list(ds.take(8))
         [0, 1, 2, 90, 3, 4, 5, 91]
+        >>> parts = {"web": ad.Dataset.range(9), "code": ad.Dataset.range(90, 99)}
+        >>> more_code = {0: {"web": 1, "code": 0}, 3: {"web": 0.1, "code": 0.9}}
+        >>> list(ad.Dataset.sample_from_datasets(parts, more_code, seed=4).take(8))
+        [0, 1, 2, 90, 91, 92, 3, 93]
         """
-        from asyncdata.transforms.sample_from_datasets import Sample
-
-        plans, options = plans_of("sample_from_datasets", datasets)
-        plan = Sample.of(plans, weights, seed, stop=stop_on_empty_dataset, rerandomize=rerandomize_each_iteration)
-        return Dataset(plan, options, datasets)
+        return sampled(datasets, weights, seed, stop_on_empty_dataset, rerandomize_each_iteration)
 
     @staticmethod
     def choose_from_datasets(
@@ -1056,7 +1066,7 @@ class Dataset(Transformations[T]):
     def _resume(self, state: Mapping[str, Any], strict: bool) -> ResumePoint:
         """Return the place in a state; the next epoch is the one after it."""
         place = place_of(self._plan, state, strict, self._options)
-        self._plan = place.plan
+        self._plan = plan_of_next_epoch(place.plan)
         return self._epochs.resume(place)
 
     def _next(self, plan: Node, options: Options | None = None, *others: Dataset[Any]) -> Dataset[Any]:
@@ -1105,6 +1115,15 @@ def loaded(
     call = Call("load", partial(conform, signature=check_signature("load(element_spec=)", spec)), spread=False)
     call.label = "load(element_spec=)"  # a line inside this package would not help the user
     return Dataset(Map(dataset.plan, (call,)), made_from=(dataset,))
+
+
+def sampled(datasets: Any, weights: Any, seed: int | None, stop: bool, rerandomize: bool | None) -> Dataset[Any]:
+    """Return the dataset of elements that are drawn from several."""
+    from asyncdata.transforms.sample_from_datasets import Sample
+
+    names, plans, options = named_plans_of("sample_from_datasets", datasets)
+    plan = Sample.of(plans, weights, seed, stop=stop, rerandomize=rerandomize, names=names)
+    return Dataset(plan, options, [*datasets.values()] if names else datasets)
 
 
 def chosen(

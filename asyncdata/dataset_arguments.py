@@ -26,6 +26,7 @@ __all__ = (
     "check_repeatable",
     "iterable_for",
     "length",
+    "named_plans_of",
     "plan_of_source",
     "plans_of",
     "reduced",
@@ -139,13 +140,31 @@ def plans_of(method: str, datasets: Any) -> tuple[tuple[Node, ...], Options]:
     """Return the plans of a list of datasets, and their merged options."""
     if not isinstance(datasets, (list, tuple)) or not datasets:
         raise PlanError(f"{method} needs a list of datasets, at least one, got {datasets!r:.80}")
-    options, plans = Options(), list[Node]()
-    for value in cast("Sequence[Any]", datasets):
+    given = cast("Sequence[Any]", datasets)
+    return merged_plans(method, {f"dataset {place}": dataset for place, dataset in enumerate(given)})
+
+
+def named_plans_of(method: str, datasets: Any) -> tuple[tuple[str, ...], tuple[Node, ...], Options]:
+    """Return the names of datasets, none if they are given as a list, their plans, and their merged options."""
+    from asyncdata.transforms.mixture_weights import check_names
+
+    if not isinstance(datasets, Mapping):
+        return (), *plans_of(method, datasets)
+    if not datasets:
+        raise PlanError(f"{method} needs datasets, at least one, got {datasets!r:.80}")
+    given = cast("Mapping[Any, Any]", datasets)
+    return check_names(method, given), *merged_plans(method, {f"dataset {name!r}": ds for name, ds in given.items()})
+
+
+def merged_plans(method: str, datasets: Mapping[str, Any]) -> tuple[tuple[Node, ...], Options]:
+    """Return the plans of datasets, by their names in messages, and their merged options."""
+    options, plans = Options(), dict[str, Node]()
+    for name, value in datasets.items():
         dataset = dataset_for(method, value)
-        plans.append(dataset.plan)
+        plans[name] = dataset.plan
         options = options.merge(dataset.options())
-    check_structures(method, {f"dataset {place}": plan.signature for place, plan in enumerate(plans)})
-    return tuple(plans), options
+    check_structures(method, {name: plan.signature for name, plan in plans.items()})
+    return tuple(plans.values()), options
 
 
 def state_without_epoch(state: Mapping[str, Any], epoch: int | None) -> Mapping[str, Any]:

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import partial
 from itertools import islice
@@ -20,7 +20,7 @@ from asyncdata.elements.validation import check_flag
 from asyncdata.engines.base import Engine, LoopEngine, RunSpec, TaskEngine
 from asyncdata.engines.stall import Patience, stall_report
 from asyncdata.engines.thread import thread_engine
-from asyncdata.errors import ClosedError, ConcurrentUseError, StructureError
+from asyncdata.errors import ClosedError, ConcurrentUseError, PlanError, StructureError
 from asyncdata.graph.node import Node, UnseekableError, check_count, nodes_of
 from asyncdata.graph.optimizer import Planner
 from asyncdata.observe.consumer import ConsumerTimes
@@ -505,6 +505,21 @@ class Reader:
         if lost:
             fail(lost[0].release())
 
+    def set_weights(self, weights: Any) -> None:
+        """Start again at the next element with other weights of a mixture; what was read ahead is made again."""
+        from asyncdata.graph.mixtures import with_weights
+
+        if self.user_plan.once:
+            raise PlanError(
+                "set_weights starts the pipeline again from the next element, and a source of this one is an iterator, "
+                "which cannot be read again: give from_generator a function that makes it"
+            )
+        plan, state = with_weights(self.user_plan, weights), self.state()
+        start = Start.of(state["position"])
+        if start.skip:
+            raise PlanError("set_weights right after skip() cannot know what was skipped: read one element first")
+        self.restart(self.place._replace(plan=plan, delivered=state["delivered"], start=start))
+
     def restart(self, place: ResumePoint) -> None:
         """End the pipeline, and start again at a place; a thread that reads meanwhile gets nothing of what it read."""
         self.record(self.held, "left")
@@ -776,6 +791,29 @@ class DatasetIterator(Closable, Generic[T]):
         """
         self._reader.check_open()
         self._reader.exclusively(partial(self._reader.skip, check_count("skip", "count", count, 0)))
+
+    def set_weights(self, weights: Mapping[str, float] | Sequence[float]) -> None:
+        """Give the datasets of a `sample_from_datasets` other weights from the next element on.
+
+        A dict by name if the datasets have names, else one number for each. Elements that were read ahead are drawn
+        again, so the next element is the first that is drawn with the new weights, except those that a step after the
+        mixture holds already, as a shuffle does. The weights are in the states from here on: a run that resumes from
+        one continues with them, unless the weights in the program have changed as well. The next epoch begins with
+        those of the program. In `placement="process"` the pipeline gets a new process.
+
+        `PlanError` if the weights do not fit, or if a step after the mixture may read its input again (`cache`,
+        `unbatch`, `rebatch`, `flat_map`, `scan`, `unique`).
+
+        >>> import asyncdata as ad
+        >>> parts = {"web": ad.Dataset.range(9), "code": ad.Dataset.range(90, 99)}
+        >>> with ad.Dataset.sample_from_datasets(parts, {"web": 1, "code": 0}).iterate() as elements:
+        ...     before = [next(elements) for _ in range(3)]
+        ...     elements.set_weights({"web": 0, "code": 1})
+        ...     before, [next(elements) for _ in range(3)]
+        ([0, 1, 2], [90, 91, 92])
+        """
+        self._reader.check_open()
+        self._reader.exclusively(partial(self._reader.set_weights, weights))
 
     def paused(self) -> AbstractContextManager[None]:
         """Pause `prefetch_to_device` until this is left: it copies nothing, and does not call the device.

@@ -824,14 +824,18 @@ def concatenate(first: Elements, second: Elements) -> Iterator[Any]:
 
 
 def sample_from_datasets(
-    inputs: list[Elements], weights: list[float], seed: int, epoch: tuple[int, ...], stop: bool
+    inputs: list[Elements],
+    weights: list[float] | Callable[[int], list[float]],
+    seed: int,
+    epoch: tuple[int, ...],
+    stop: bool,
 ) -> Iterator[Any]:
-    """Place t goes to the dataset in whose share of the weights left a hash of t falls."""
-    key, iterators, weights = epoch_key(seed, epoch), list(map(iter, inputs)), list(weights)
+    """Place t goes to the dataset in whose share of the weights left, which may depend on t, a hash of t falls."""
+    key, iterators, left = epoch_key(seed, epoch), list(map(iter, inputs)), [1] * len(inputs)
     t = ended = 0
-    while any(weights):
-        spot = int(mixed(t, t + 1, key + ended & 0xFFFFFFFFFFFFFFFF)[0] >> np.uint64(11)) / 2**53 * sum(weights)
-        bounds = enumerate(itertools.accumulate(weights))
+    while any(now := [a * b for a, b in zip(weights(t) if callable(weights) else weights, left, strict=True)]):
+        spot = int(mixed(t, t + 1, key + ended & 0xFFFFFFFFFFFFFFFF)[0] >> np.uint64(11)) / 2**53 * sum(now)
+        bounds = enumerate(itertools.accumulate(now))
         chosen = next(number for number, bound in bounds if spot < bound)
         try:
             yield next(iterators[chosen])
@@ -839,7 +843,7 @@ def sample_from_datasets(
         except StopIteration:
             if stop:
                 return
-            weights[chosen] = 0
+            left[chosen] = 0
             ended += 1
 
 

@@ -44,6 +44,7 @@ __all__ = (
     "in_turn",
     "node_of",
     "nodes_of",
+    "nothing",
     "parallel_label",
     "regrouped",
     "render",

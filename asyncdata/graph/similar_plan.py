@@ -13,7 +13,15 @@ from asyncdata.graph.node import Node, nodes_of
 from asyncdata.runtime.tickets import Position
 from asyncdata.sources.file_list_digest import label_text
 
-__all__ = ("StepWords", "check_changes", "check_order", "matched_steps", "steps_with_words", "unordered_steps")
+__all__ = (
+    "StepWords",
+    "check_changes",
+    "check_order",
+    "matched_steps",
+    "rereading_step",
+    "steps_with_words",
+    "unordered_steps",
+)
 
 FREE: Final = ("map", "filter", "skip", "from_source", "ignore_errors")
 """Steps that are not in a position; steps that only read ahead are in no account."""
@@ -151,6 +159,17 @@ def check_below(words: str, below: Sequence[Sequence[str]], why: str) -> None:
                 f"below it {label_text(old or 'nothing')} has become {label_text(new or 'nothing')}; only maps may "
                 "change there"
             )
+
+
+def rereading_step(plan: Node, below: Node) -> str | None:
+    """Return the step after a node that may read its input again and skip what was delivered; `None` if none does."""
+    if plan is below:
+        return None
+    for node in plan.inputs:
+        if below in nodes_of(node):
+            rereads = plan.identity is not None and name_of(plan.identity) in COUNTED
+            return rereading_step(node, below) or (plan.label() if rereads else None)
+    return None
 
 
 def unordered_steps(plan: Node) -> list[int]:

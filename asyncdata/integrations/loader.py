@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from inspect import currentframe
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar
@@ -93,6 +93,10 @@ class LoaderIterator(Generic[T]):
     def skip(self, count: int) -> None:
         """Leave out the next batches: see `DatasetIterator.skip`."""
         self._batches.skip(count)
+
+    def set_weights(self, weights: Mapping[str, float] | Sequence[float]) -> None:
+        """Change the weights of a mixture from the next batch on: see `DatasetIterator.set_weights`."""
+        self._batches.set_weights(weights)
 
     def stats(self) -> Statistics:
         """Return the statistics of this epoch so far: see `DatasetIterator.stats`."""
@@ -244,6 +248,20 @@ class Loader(Closable, Generic[T]):
         [[6, 7]]
         """
         self._current.skip(count)
+
+    def set_weights(self, weights: Mapping[str, float] | Sequence[float]) -> None:
+        """Change the weights of a mixture from the next batch of the current epoch on: see
+        `DatasetIterator.set_weights`.
+
+        >>> import asyncdata as ad
+        >>> from asyncdata.integrations.loader import Loader
+        >>> parts = {"web": ad.Dataset.range(4), "code": ad.Dataset.range(90, 94)}
+        >>> loader = Loader(ad.Dataset.sample_from_datasets(parts, {"web": 1, "code": 0}).batch(2))
+        >>> loader.set_weights({"web": 0, "code": 1})
+        >>> [batch.tolist() for batch in loader]
+        [[90, 91], [92, 93]]
+        """
+        self._current.set_weights(weights)
 
     def stats(self) -> Statistics:
         """Return the statistics of the current epoch so far, until the next one begins: print them.

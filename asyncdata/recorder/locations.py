@@ -150,7 +150,8 @@ def of_inputs(node: Node, ticket: Ticket) -> Iterator[Record]:
     nodes = node.nodes if isinstance(node, (Sample, Choose)) else node.inputs
     if number(dataset) == len(nodes) and isinstance(node, Choose):
         return marked(located(node.choices, inner), dataset="choices")
-    return marked(located(nodes[number(dataset)], inner), dataset=dataset)
+    name = node.names[number(dataset)] if isinstance(node, Sample) and node.names else dataset
+    return marked(located(nodes[number(dataset)], inner), dataset=name)
 
 
 def of_all_inputs(node: Zip, ticket: Ticket) -> Iterator[Record]:

@@ -22,6 +22,13 @@ Place: TypeAlias = tuple[Tickets, int]
 """The position of an input: after so many elements of some tickets."""
 
 
+class InputPlace(NamedTuple):
+    """The position of an input, and how many elements it has given by then."""
+
+    place: Place
+    given: int
+
+
 @final
 class Begin(Tickets):
     """No elements, and a position to begin at."""
@@ -42,13 +49,15 @@ class Begin(Tickets):
 
 
 class DrawRecord:
-    """The draws of one block: the input of each element, and the pieces of each input."""
+    """The draws of one block: the input of each element, the pieces of each input, and how many elements it had given
+    before."""
 
-    __slots__ = ("chosen", "found", "pieces")
+    __slots__ = ("before", "chosen", "found", "pieces")
 
-    def __init__(self, chosen: Choices, pieces: dict[int, list[DrawnPiece]]) -> None:
+    def __init__(self, chosen: Choices, pieces: dict[int, list[DrawnPiece]], before: dict[int, int]) -> None:
         self.chosen = chosen
         self.pieces = pieces
+        self.before = before
         self.found: list[int] | None = None
 
     def __len__(self) -> int:
@@ -73,10 +82,12 @@ class DrawRecord:
             self.found = ranks.tolist()
         return self.found
 
-    def drawn(self, start: int, stop: int) -> Iterator[tuple[int, Place]]:
+    def drawn(self, start: int, stop: int) -> Iterator[tuple[int, InputPlace]]:
         """Yield each input from which elements `start` to `stop` came, and its position after them."""
         counts = dict(zip(self.chosen[start:stop].tolist(), self.ranks()[start:stop], strict=True))
-        return ((index, self.place(index, count)) for index, count in counts.items())
+        return (
+            (index, InputPlace(self.place(index, count), self.before[index] + count)) for index, count in counts.items()
+        )
 
     def place(self, index: int, count: int) -> Place:
         """Return the position of an input when `count` elements had been drawn from it."""
@@ -92,12 +103,14 @@ def rest(piece: DrawnPiece) -> Iterable[Ticket]:
 
 
 class InputPositions(NamedTuple):
-    """The positions of all inputs after `done` elements of a record; the list must not be changed."""
+    """The positions of all inputs after `done` elements of a record, and how many elements each has given; the lists
+    must not be changed."""
 
     journal: MixtureJournal
     number: int
     done: int
     inputs: list[Position]
+    given: list[int]
 
 
 class LastPosition:
@@ -114,7 +127,7 @@ class MixtureJournal:
 
     __slots__ = ("base", "count", "memo", "previous", "records")
 
-    def __init__(self, base: list[Place], memo: LastPosition, previous: MixtureJournal | None = None) -> None:
+    def __init__(self, base: list[InputPlace], memo: LastPosition, previous: MixtureJournal | None = None) -> None:
         self.base = base
         self.memo = memo
         self.previous = previous
@@ -127,7 +140,7 @@ class MixtureJournal:
         self.count += len(record)
         return len(self.records) - 1
 
-    def positions(self, number: int, count: int) -> list[Position]:
+    def positions(self, number: int, count: int) -> InputPositions:
         """Return the position of each input after the first `count` elements of a record."""
         known = self.memo.known
         changed = {} if known is None else self.since(known, number, count)
@@ -135,15 +148,16 @@ class MixtureJournal:
             places = list(self.base)
             for index, place in self.between((0, 0), (number, count)):
                 places[index] = place
-            inputs = [tickets.at(done) for tickets, done in places]
+            inputs = [tickets.at(done) for (tickets, done), _ in places]
+            given = [place.given for place in places]
         else:
-            inputs = known.inputs.copy()
-            for index, (tickets, done) in changed.items():
-                inputs[index] = tickets.at(done)
-        self.memo.known = InputPositions(self, number, count, inputs)
-        return inputs
+            inputs, given = known.inputs.copy(), known.given.copy()
+            for index, ((tickets, done), total) in changed.items():
+                inputs[index], given[index] = tickets.at(done), total
+        self.memo.known = found = InputPositions(self, number, count, inputs, given)
+        return found
 
-    def since(self, known: InputPositions, number: int, count: int) -> dict[int, Place] | None:
+    def since(self, known: InputPositions, number: int, count: int) -> dict[int, InputPlace] | None:
         """Return the changes since the known state, or `None` if that is too long ago, or later."""
         begin, end = (known.number, known.done), (number, count)
         if known.journal is self and begin <= end:
@@ -157,7 +171,7 @@ class MixtureJournal:
         """Return the number of the last record, and how many elements it has."""
         return len(self.records) - 1, len(self.records[-1])
 
-    def between(self, begin: tuple[int, int], end: tuple[int, int]) -> Iterator[tuple[int, Place]]:
+    def between(self, begin: tuple[int, int], end: tuple[int, int]) -> Iterator[tuple[int, InputPlace]]:
         """Yield the positions of inputs after each record from one place to another; the last one for each input
         counts."""
         for number in range(begin[0], end[0] + 1):
@@ -169,33 +183,53 @@ class MixtureJournal:
 class MixtureHistory:
     """Writes the journal of a run: starts a new one when it is as long as there are inputs, so that it stays short."""
 
-    def __init__(self, draws: MixtureReader, inputs: int) -> None:
+    def __init__(self, draws: MixtureReader, given: Sequence[int], inputs: int, counted: bool = False) -> None:
         self.draws = draws
+        self.given = list(given)
+        """How many elements each input has given."""
         self.inputs = inputs
-        self.journal = MixtureJournal(draws.places(), LastPosition())
+        self.counted = counted
+        """Whether positions say how many elements each input has given."""
+        self.journal = self.begun(LastPosition())
+
+    def begun(self, memo: LastPosition, previous: MixtureJournal | None = None) -> MixtureJournal:
+        """Return a journal that begins here."""
+        return MixtureJournal(list(map(InputPlace, self.draws.places(), self.given)), memo, previous)
 
     def note(self, chosen: Choices, drawn: DrawnBlock, place: Callable[[int], dict[str, Position]]) -> MixedTickets:
         """Record the draws, and return the tickets; `place` gives the rest of a position."""
-        journal, record = self.journal, DrawRecord(chosen, drawn.pieces)
+        given = self.given
+        journal, record = (
+            self.journal,
+            DrawRecord(chosen, drawn.pieces, {index: given[index] for index in drawn.pieces}),
+        )
         number = journal.add(record)
+        counts = np.bincount(chosen)
+        for index in record.before:
+            if index < len(counts):
+                given[index] += int(counts[index])
         if journal.count > len(journal.base):
             journal.previous = None  # two are enough, and a chain of them would hold everything in memory
-            self.journal = MixtureJournal(self.draws.places(), journal.memo, journal)
-        return MixedTickets(journal, number, self.inputs, place)
+            self.journal = self.begun(journal.memo, journal)
+        return MixedTickets(self, journal, number, place)
 
 
 @final
 class MixedTickets(Tickets):
     """The tickets of elements that came from several inputs: pairs of its number and the ticket there."""
 
-    __slots__ = ("inputs", "journal", "listed", "number", "place", "record")
+    __slots__ = ("counted", "inputs", "journal", "listed", "number", "place", "record")
 
     def __init__(
-        self, journal: MixtureJournal, number: int, inputs: int, place: Callable[[int], dict[str, Position]]
+        self,
+        history: MixtureHistory,
+        journal: MixtureJournal,
+        number: int,
+        place: Callable[[int], dict[str, Position]],
     ) -> None:
         self.journal = journal
         self.number = number
-        self.inputs = inputs
+        self.inputs, self.counted = history.inputs, history.counted
         self.place = place
         self.record = journal.records[number]
         self.listed: Sequence[Any] = ()
@@ -212,4 +246,6 @@ class MixedTickets(Tickets):
         return iter(self.listed) if self.listed else self.record.tickets()
 
     def at(self, count: int) -> Position:
-        return {**self.place(count), "inputs": self.journal.positions(self.number, count)[: self.inputs]}
+        found = self.journal.positions(self.number, count)
+        books = {"given": list(found.given)} if self.counted else {}
+        return {**self.place(count), **books, "inputs": found.inputs[: self.inputs]}

@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from asyncdata.errors import annotate
 from asyncdata.executors.function_call import INLINE_GROUP, ChunkSizer
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
 from asyncdata.runtime.tickets import Tickets
@@ -43,10 +44,16 @@ class MixtureReader:
     """Several inputs, each opened when it is first drawn from, and their elements that were read and not drawn."""
 
     def __init__(
-        self, open_input: Callable[[int, Demand], Blocks], begins: Sequence[Tickets], stack: AsyncExitStack
+        self,
+        open_input: Callable[[int, Demand], Blocks],
+        begins: Sequence[Tickets],
+        stack: AsyncExitStack,
+        names: Sequence[str] = (),
     ) -> None:
         self.open_input = open_input
         self.stack = stack
+        self.names = names
+        """The names of the inputs, if they have some: errors get them."""
         self.tickets = list(begins)
         self.left = np.zeros(len(begins), np.intp)
         self.iterators = [NOTHING_HERE] * len(begins)
@@ -111,7 +118,11 @@ class MixtureReader:
             source = self.sources[index] = await self.stack.enter_async_context(opened)
         self.demand.items = count
         begin = time.perf_counter()
-        block = await anext(source, None)
+        try:
+            block = await anext(source, None)
+        except Exception as error:
+            self.name(error, index)
+            raise
         if time.perf_counter() - begin > INLINE_GROUP:
             self.slow.add(index)
         else:
@@ -126,6 +137,15 @@ class MixtureReader:
         self.iterators[index] = iter(block.items)
         self.left[index] += len(block)
         self.failed |= block.failed
+        if block.failed and self.names:
+            for failure in block.items:
+                if type(failure) is Failure:
+                    self.name(failure.error, index)
+
+    def name(self, error: BaseException, index: int) -> None:
+        """Note on an error which input it is of."""
+        if self.names:
+            annotate(error, f"in the dataset {self.names[index]!r} of sample_from_datasets")
 
     def let_go(self, drawn: Choices, pieces: dict[int, list[DrawnPiece]]) -> None:
         """Record the draws, and release blocks that were drawn to their end."""

@@ -1,13 +1,13 @@
 """sample_from_datasets and choose_from_datasets: elements of several datasets, one of which is chosen for each place.
 
 Which dataset gives sampled element t is a function of the seed, t, and how many datasets had ended by then: a hash of t
-against the cumulated weights of those that are left. So it is the same on every machine, and no state is needed.
+against the cumulated weights of those that are left. So it is the same on every machine, and no state is needed but the
+books: how many elements each dataset has given.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass, field
 from operator import index
@@ -19,20 +19,21 @@ import numpy.typing as npt
 from asyncdata.elements.spec import TensorSpec
 from asyncdata.elements.structure import shared_spec
 from asyncdata.elements.validation import check_choice, check_flag
-from asyncdata.errors import PlanError
+from asyncdata.errors import PlanError, ResumeError
 from asyncdata.executors.element_rng import Chance, drawn_seed, epoch_key, mixed
 from asyncdata.executors.function_call import noted
 from asyncdata.executors.scope import Scope
-from asyncdata.graph.node import ELSEWHERE, REPLACEABLE, Node, Planned, check_integer, finite
-from asyncdata.graph.stages import Merge, Opener, yield_to_loop
+from asyncdata.graph.node import ELSEWHERE, REPLACEABLE, Node, check_integer, finite, nothing
+from asyncdata.graph.stages import Merge, Opener, Produce, yield_to_loop
 from asyncdata.options import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
 from asyncdata.runtime.tickets import NOTHING, FilteredTickets, Position, Start, Ticket, natural
 from asyncdata.transforms.concatenate import from_parts
 from asyncdata.transforms.mixture_position import Begin, MixtureHistory
 from asyncdata.transforms.mixture_reader import Choices, MixtureReader
+from asyncdata.transforms.mixture_weights import Schedule, Weights, WeightsByStep, check_weights
 
-__all__ = ("Choose", "Sample")
+__all__ = ("Choose", "Removed", "Sample")
 
 AT_ONCE: Final = 1024
 """For how many elements datasets are chosen at once, unless more are requested: enough to spread NumPy's overhead."""
@@ -46,14 +47,22 @@ class MixPlace(NamedTuple):
     choices: Position
     inputs: Sequence[Position]
     ended: Sequence[int]
+    given: Sequence[int]
+    """How many elements each dataset has given, as far as the state knows."""
 
     @staticmethod
-    def of(position: Any, name: str, first: Position, count: int) -> MixPlace:
-        """Return the decoded position of so many inputs; `name` is the key of the choices."""
+    def of(position: Any, name: str, first: Position, count: int, named: bool = False) -> MixPlace:
+        """Return the decoded position of so many inputs; `name` is the key of the choices.
+
+        If they are `named`, some may be new: they are the last.
+        """
         if position is None:
-            return MixPlace(first, [None] * count, [])
-        place = MixPlace(position[name], position["inputs"], position["ended"])
-        if len(place.inputs) != count or any(not 0 <= number < count for number in place.ended):
+            return MixPlace(first, [None] * count, [], [0] * count)
+        inputs = list[Position](position["inputs"])
+        new = count - len(inputs) if named else 0
+        given = [*map(natural, position.get("given", [0] * len(inputs)))]
+        place = MixPlace(position[name], inputs + [None] * new, position["ended"], given + [0] * new)
+        if {len(place.inputs), len(place.given)} != {count} or any(not 0 <= number < count for number in place.ended):
             raise ValueError(f"it does not fit {count} datasets")
         return place
 
@@ -77,26 +86,57 @@ class Chooser(Protocol):
 class Sampler:
     """Chooses by a hash of each element's number."""
 
-    def __init__(self, weights: Sequence[float], key: int, number: int, ended: Sequence[int]) -> None:
-        self.weights = np.array(weights)
+    def __init__(self, weights: WeightsByStep, key: int, number: int, ended: Sequence[int]) -> None:
+        self.weights = weights
         self.key = key
         self.number = number
         self.ended = list(ended)
-        self.weights[self.ended] = 0
         self.chosen = NONE
 
     async def ahead(self, most: int) -> Choices:
-        if not len(self.chosen) and self.weights.any():
-            self.chosen = self.choices(self.number, self.number + max(most, AT_ONCE))
+        if not len(self.chosen):
+            goal = max(most, AT_ONCE) if self.weights.looks_ahead else most
+            self.chosen = self.choices(self.number, self.number + goal)
         return self.chosen[:most]
 
     def choices(self, start: int, stop: int) -> Choices:
-        """Return which input each of elements `start` to `stop` comes from, if none ends before."""
-        cumulated = np.cumsum(self.weights / self.weights.max())
+        """Return which input each of elements `start` to `stop` comes from, if none ends before; fewer if the weights
+        of a later step are none."""
+        parts, begin, found = list[Choices](), start, self.weights.at(start)
+        while (likely := self.left(found.weights, begin, bool(parts))) is not None:
+            weights, end = found
+            try:
+                while end < stop and (found := self.weights.at(end)).weights == weights:
+                    end = found.end
+            except Exception:  # the turn of this step may never come
+                stop = end
+            parts.append(self.drawn(likely, begin, min(stop, end)))
+            if (begin := end) >= stop:
+                break
+        return parts[0] if len(parts) == 1 else np.concatenate([NONE, *parts])
+
+    def left(self, weights: Weights, step: int, ahead: bool) -> npt.NDArray[np.float64] | None:
+        """Return the weights of the inputs that have not ended; `None` if there are none: an error if one may have a
+        weight later, unless this is `ahead` of the element that is drawn."""
+        likely = np.array(weights)
+        likely[self.ended] = 0
+        if likely.any():
+            return likely
+        if not ahead and (later := self.weights.later(step, self.ended)):
+            raise PlanError(
+                f"sample_from_datasets(weights=): at step {step} no dataset that has a weight is left, but "
+                f"{', '.join(map(self.weights.shown, later)):.200} may have one later: give it a weight, or repeat the "
+                "datasets that end before"
+            )
+        return None
+
+    def drawn(self, likely: npt.NDArray[np.float64], start: int, stop: int) -> Choices:
+        """Return which input each of some elements comes from, all with the same weights."""
+        cumulated = np.cumsum(likely / likely.max())
         hashes = mixed(start, stop, self.key + len(self.ended) & 0xFFFFFFFFFFFFFFFF) >> np.uint64(11)
         spots = hashes * (cumulated[-1] * 2.0**-53)
         found = cast("Choices", np.searchsorted(cumulated, spots, side="right"))
-        last: int = np.flatnonzero(self.weights)[-1]  # if rounding leads beyond it, it is chosen
+        last: int = np.flatnonzero(likely)[-1]  # if rounding leads beyond it, it is chosen
         return np.minimum(found, last)
 
     def passed(self, count: int) -> Callable[[int], dict[str, Position]]:
@@ -107,7 +147,6 @@ class Sampler:
 
     def drop(self, number: int) -> None:
         self.ended = [*self.ended, number]
-        self.weights[number] = 0
         self.chosen = NONE
 
 
@@ -214,9 +253,10 @@ async def refused(source: Blocks, inputs: int) -> Blocks:
             yield Block(choices_one_by_one(block, inputs), block.tickets, True)
 
 
-async def mixture(draws: MixtureReader, chooser: Chooser, inputs: int, want: Demand, *, stop: bool) -> Blocks:
+async def mixture(
+    draws: MixtureReader, chooser: Chooser, history: MixtureHistory, want: Demand, *, stop: bool
+) -> Blocks:
     """Draw elements as they are chosen, until the choices end; or with `stop` until an input has ended."""
-    history = MixtureHistory(draws, inputs)
     while len(chosen := await chooser.ahead(draws.draw_count(want))):
         drawn = await draws.draw(chosen)
         if drawn.items:
@@ -229,13 +269,49 @@ async def mixture(draws: MixtureReader, chooser: Chooser, inputs: int, want: Dem
             await yield_to_loop()
 
 
-def drawing(scope: Scope, inputs: Sequence[Opener], begins: Sequence[Position], stack: AsyncExitStack) -> MixtureReader:
+def drawing(
+    scope: Scope,
+    inputs: Sequence[Opener],
+    begins: Sequence[Position],
+    stack: AsyncExitStack,
+    names: Sequence[str] = (),
+) -> MixtureReader:
     """Return the reader that draws from inputs at these positions."""
 
     def open_input(number: int, want: Demand) -> Blocks:
         return inputs[number](scope, want, Start.of(begins[number]))
 
-    return MixtureReader(open_input, list(map(Begin, begins)), stack)
+    return MixtureReader(open_input, list(map(Begin, begins)), stack, names)
+
+
+@dataclass(frozen=True, eq=False)
+class Removed(Node):
+    """A dataset of a mixture that is no longer there: the state keeps where it was, in case it comes back."""
+
+    name: str
+    words: tuple[str, ...] = field(metadata=ELSEWHERE)
+    """Its steps, as they are in a state; and the seeds and shares of some of these."""
+    seeds: tuple[tuple[int, int], ...] = field(default=(), metadata=ELSEWHERE)
+    shares: tuple[tuple[int, int, int], ...] = field(default=(), metadata=ELSEWHERE)
+
+    def label(self) -> str:
+        return f"removed({self.name!r})"
+
+    @property
+    def cardinality(self) -> int:
+        return 0
+
+    def stage(self) -> Produce:
+        return Produce(lambda scope, want, position: nothing(), waits=False)
+
+    def check_back(self, scope: Scope, start: Start) -> None:
+        """Do nothing: `fetch` refuses."""
+
+    def fetch(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
+        raise ResumeError(
+            f"the dataset {self.name!r} is no longer there, and the state has elements of it that were read and not "
+            "delivered: give it weight 0 until they are delivered, and remove it then"
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -243,27 +319,34 @@ class Sample(Node):
     """Elements of several inputs, one of which is drawn by weight for each place."""
 
     nodes: tuple[Node, ...]
-    weights: tuple[float, ...] = field(metadata=REPLACEABLE)
+    weights: Weights = field(metadata=REPLACEABLE)
     seed: int = field(metadata=ELSEWHERE)
     stop: bool = field(default=False, repr=False)
     rerandomize: bool = field(default=False, repr=False)
     drawn: bool = field(default=False, metadata=ELSEWHERE)
+    names: tuple[str, ...] = ()
+    schedule: Schedule = field(default=None, repr=False, metadata=REPLACEABLE)
+    """How the weights change with the number of elements."""
+    replaced: tuple[Weights, Schedule] | None = field(default=None, repr=False, metadata=ELSEWHERE)
+    """If `set_weights` has set the weights of a run: those of the program, with which the next epoch begins."""
 
     @staticmethod
     def of(
         plans: tuple[Node, ...],
-        weights: Iterable[float] | None,
+        weights: Any,
         seed: int | None,
         *,
         stop: bool,
         rerandomize: bool | None,
+        names: tuple[str, ...] = (),
     ) -> Sample:
         """Return the node; without a seed one is drawn."""
         method = "sample_from_datasets"
         chosen = drawn_seed() if seed is None else check_integer(method, "seed", seed)
         stop = check_flag(method, "stop_on_empty_dataset", stop)
         rerandomize = bool(check_choice(method, "rerandomize_each_iteration", rerandomize))
-        return Sample(plans, likelihoods(weights, len(plans)), chosen, stop, rerandomize, seed is None)
+        most, schedule = check_weights(weights, names, len(plans))
+        return Sample(plans, most, chosen, stop, rerandomize, seed is None, names, schedule)
 
     @property
     def chance(self) -> Chance:
@@ -281,12 +364,18 @@ class Sample(Node):
         return sum(sizes) if all(map(finite, sizes)) else UNKNOWN_CARDINALITY
 
     @property
+    def present(self) -> list[int]:
+        """The places of the inputs that have not been removed."""
+        return [place for place, node in enumerate(self.nodes) if not isinstance(node, Removed)]
+
+    @property
     def signature(self) -> Any:
-        return shared_spec([node.signature for node in self.nodes])
+        return shared_spec([self.nodes[place].signature for place in self.present])
 
     def label(self) -> str:
         """Return the node without its weights: a run may continue with others."""
-        return f"sample_from_datasets({len(self.nodes)} datasets)"
+        names = f": {', '.join(map(repr, self.names))}" if self.names else ""
+        return f"sample_from_datasets({len(self.nodes)} datasets{names})"
 
     def stage(self) -> Merge:
         return Merge(self.blocks, waits=False)
@@ -299,9 +388,10 @@ class Sample(Node):
 
     def blocks(self, scope: Scope, inputs: Sequence[Opener], want: Demand, position: Position) -> Blocks:
         """Draw from the inputs, from a position on."""
-        place = MixPlace.of(position, "number", 0, len(inputs))
+        place = MixPlace.of(position, "number", 0, len(inputs), bool(self.names))
         key = epoch_key(self.seed, scope.epoch if self.rerandomize else ())
-        chooser = Sampler(self.weights, key, natural(place.choices), place.ended)
+        weights = WeightsByStep(self.weights, self.schedule, self.names, self.present)
+        chooser = Sampler(weights, key, natural(place.choices), place.ended)
         return self.draws(scope, inputs, want, place, chooser)
 
     async def draws(
@@ -309,29 +399,11 @@ class Sample(Node):
     ) -> Blocks:
         """Draw until all inputs have ended."""
         async with AsyncExitStack() as stack:
-            draws = drawing(scope, inputs, place.inputs, stack)
-            async with aclosing(mixture(draws, chooser, len(inputs), want, stop=self.stop)) as drawn:
+            draws = drawing(scope, inputs, place.inputs, stack, self.names)
+            history = MixtureHistory(draws, place.given, len(inputs), counted=True)
+            async with aclosing(mixture(draws, chooser, history, want, stop=self.stop)) as drawn:
                 async for block in drawn:
                     yield block
-
-
-def likelihoods(weights: Iterable[float] | None, count: int) -> tuple[float, ...]:
-    """Return a weight for each of so many datasets; `PlanError` if they are invalid."""
-    if weights is None:
-        return (1.0,) * count
-    argument = "sample_from_datasets(weights=)"
-    if isinstance(weights, Planned):
-        raise PlanError(f"{argument} must be numbers, which hold for the entire run, got {weights!r:.80}")
-    try:
-        found = tuple(weights)
-        sound = all(math.isfinite(weight) and weight >= 0 for weight in found)
-    except TypeError:
-        raise PlanError(f"{argument} needs a number for each dataset, got {weights!r:.80}") from None
-    if len(found) != count:
-        raise PlanError(f"{argument} needs {count} numbers, one for each dataset, got {len(found)}: {weights!r:.80}")
-    if not sound or not any(found):
-        raise PlanError(f"{argument} must be finite, not negative and not all zero, got {weights!r:.80}")
-    return tuple(map(float, found))
 
 
 @dataclass(frozen=True, eq=False)
@@ -389,7 +461,8 @@ class Choose(Node):
             source = await stack.enter_async_context(aclosing(choices(scope, demand, Start.of(place.choices))))
             draws = drawing(scope, rest, [*place.inputs, None], stack)
             chooser = Follower(source, demand, place, draws)
-            async with aclosing(mixture(draws, chooser, len(rest), want, stop=self.stop)) as drawn:
+            history = MixtureHistory(draws, [0] * (len(rest) + 1), len(rest))
+            async with aclosing(mixture(draws, chooser, history, want, stop=self.stop)) as drawn:
                 async for block in drawn:
                     yield block
 

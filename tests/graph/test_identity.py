@@ -31,6 +31,7 @@ from asyncdata.sources.parquet import ParquetFile
 from asyncdata.transforms.flat_map import FlatMap
 from asyncdata.transforms.group_by_reducer import Calls
 from asyncdata.transforms.padded_batch import Padding
+from asyncdata.transforms.sample_from_datasets import Removed
 from tests.states import edited
 
 for module in pkgutil.walk_packages(ad.__path__, "asyncdata."):
@@ -149,6 +150,7 @@ def examples(folder: Path) -> dict[str, ad.Dataset[Any]]:
         "Reduced": RANGE.group_by_window(number, pair, 2),
         "Received": ad.Dataset.from_channel(ad.Channel()),
         "Repeat": RANGE.repeat(2),
+        "Removed": ad.Dataset(Removed("web", ("range(9)",))),
         "Resample": RANGE.rejection_resample(number, [0.5, 0.5], seed=1),
         "Sample": ad.Dataset.sample_from_datasets([RANGE, RANGE], [0.5, 0.5], seed=1),
         "SampleFile": ad.WebDataset(path),

@@ -37,9 +37,10 @@ ABSTRACT = {
 }
 """Bases, of which no pipeline has a node."""
 
-ELSEWHERE = {"ArrowFile", "HttpStreamed", "ParquetFile", "RemotePlan"}
+ELSEWHERE = {"ArrowFile", "HttpStreamed", "ParquetFile", "RemotePlan", "Removed"}
 """Nodes whose packages these tests have not: `tests/sources/test_arrow.py` and `test_parquet.py`, and `tests/web`, are
-for them; and that of a cluster, for which `test_cluster.py` is."""
+for them; that of a cluster, for which `test_cluster.py` is; and one that only a resume makes, for which
+`tests/transforms/test_mixtures.py` is."""
 
 
 ROUNDS = 10
