@@ -283,6 +283,7 @@ class Dataset(Transformations[T]):
         channel: Channel | DurableChannel | str | PathLike[str],
         *,
         decode: Callable[[bytes], Any] | None = None,
+        schema: Any = None,
         max_age: float | None = None,
         min_version: int | Callable[[], int] | None = None,
         ack: Literal["state", "delivered"] = "state",
@@ -295,6 +296,9 @@ class Dataset(Transformations[T]):
         `ack="delivered"` is for programs that save no states: each item is given once and then removed, and an
         iteration starts where the last one stopped. Items that a pipeline had read ahead when it was left or killed are
         lost then. `decode` makes an item from the bytes of a line of NDJSON, or of another body.
+
+        `schema` is the type of an item: a pydantic model, msgspec Struct, dataclass or TypedDict. Each item is made one
+        of it; what is none is a `ValueError` in its place, that names the field.
 
         With `follow=False` it ends after the items stored now. A state from that end resumes with those that came
         since, except where groups are incomplete at the end, as after `group_by_window`: there it gives nothing more.
@@ -314,7 +318,7 @@ class Dataset(Transformations[T]):
         from asyncdata.web.sources import channel_source
 
         freshness = Freshness.of(max_age, min_version)
-        return Dataset(channel_source(channel, freshness, decode, ack, follow))
+        return Dataset(channel_source(channel, freshness, decode, schema, ack, follow))
 
     @staticmethod
     def from_http_stream(

@@ -30,6 +30,7 @@ from asyncdata.executors.retry import WORKERS_ALONE, is_coroutine_function, is_i
 from asyncdata.runtime import forks
 from asyncdata.runtime.block import Block, Failure
 from asyncdata.runtime.host_resources import usable_cores
+from asyncdata.runtime.source_state import RestorableItem
 from asyncdata.runtime.tickets import Numbered, Ticket, Tickets
 
 __all__ = (
@@ -156,7 +157,9 @@ def short(fn: object) -> str:
 def describe(ticket: Ticket) -> str:
     """Return how an error message names the element with this ticket."""
     if not isinstance(ticket, Tickets):
-        return f"element {shown(ticket)}"
+        place = ticket.channel_place if isinstance(ticket, RestorableItem) else None
+        where = "" if place is None else f" (item {place[2]} of the request at byte {place[1]} of the channel)"
+        return f"element {shown(ticket)}{where}"
     first, last = shown(ticket[0]), shown(ticket[len(ticket) - 1])
     return f"elements {first} to {last}" if len(ticket) > 1 else f"element {first}"
 

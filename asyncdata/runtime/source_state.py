@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any, NamedTuple, final
+from typing import Any, NamedTuple, cast, final
 
 from asyncdata.errors import ResumeError
 
@@ -45,3 +45,15 @@ class RestorableItem(int):
         placed = cls(number)
         placed.snapshot = snapshot
         return placed
+
+    @property
+    def channel_place(self) -> tuple[str, int, int] | None:
+        """The identifier of its channel, the offset of its request there, and its number in the request; `None` if it
+        is not of a channel."""
+        if not isinstance(self.snapshot.state, str):
+            return None
+        state: dict[str, Any] | Any = json.loads(self.snapshot.state)
+        if not isinstance(state, dict) or not {"channel", "offset"} <= cast("dict[str, Any]", state).keys():
+            return None
+        saved = cast("dict[str, Any]", state)
+        return saved["channel"], saved["offset"], self - self.snapshot.number

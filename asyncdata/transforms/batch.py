@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dis
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from typing import Any, Final, NamedTuple, final
 
 from asyncdata.elements.columns import ColumnBatch, divided
 from asyncdata.elements.structure import prefixed, stack
-from asyncdata.errors import ResumeError, StructureError
+from asyncdata.errors import ResumeError, StructureError, annotate
 from asyncdata.executors.function_call import describe, noted
 from asyncdata.executors.retry import unwrapped
 from asyncdata.executors.scope import Scope
@@ -19,6 +20,7 @@ from asyncdata.graph.node import Node, PlaceBelow, Unary, nodes_of, repeated_one
 from asyncdata.graph.stages import Fold, Stage, Step
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
 from asyncdata.runtime.resharding import Resharding, listed
+from asyncdata.runtime.source_state import RestorableItem
 from asyncdata.runtime.tickets import END, NOTHING, Position, ReplayedTickets, Start, Ticket, Tickets, plain, replaying
 from asyncdata.transforms.map import Map
 
@@ -26,6 +28,8 @@ __all__ = ("Batch", "BatchState", "Batcher", "PassedTickets", "alone", "members_
 
 FEW: Final = 32
 """Fewer rows of one array than this are stacked quicker as elements."""
+
+MEMBER: Final = re.compile(r"element (\d+) of the batch")
 
 ALONE: Final = "alone"
 """Marks the ticket of an element that failed and is in no batch."""
@@ -100,7 +104,9 @@ class Batch(Unary):
             check_given(self, items)
             return self.join(items)
         except Exception as error:  # also errors of an element's own methods
-            return noted(error, self.written, tickets.part(at, at + len(items)))
+            members = tickets.part(at, at + len(items))
+            name_member(error, members)
+            return noted(error, self.written, members)
 
     def batch_of(self, block: Block) -> Any:
         """Return a batch of all elements of a block, or the failure in its place; columns are joined without making
@@ -114,7 +120,9 @@ class Batch(Unary):
         try:
             return ColumnBatch.stacked(columns)
         except Exception as error:
-            return noted(error, self.written, tickets.part(start, stop))
+            members = tickets.part(start, stop)
+            name_member(error, members)
+            return noted(error, self.written, members)
 
     @property
     def cardinality(self) -> int:
@@ -138,6 +146,14 @@ class Batch(Unary):
 
     def reshard(self, positions: Sequence[Position], resharding: Resharding) -> Position:
         return [self.input.resharded([listed(at)[0] for at in positions], resharding)]
+
+
+def name_member(error: Exception, members: Tickets) -> None:
+    """Say in a note which item of a channel the member of a batch is of which an error tells."""
+    found = MEMBER.search(str(error)) if isinstance(error, StructureError) else None
+    ticket = members[int(found[1])] if found and int(found[1]) < len(members) else None
+    if isinstance(ticket, RestorableItem) and ticket.channel_place is not None:
+        annotate(error, f"that is {describe(ticket)}")
 
 
 class Batcher(Step):

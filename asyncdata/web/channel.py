@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import AsyncIterable, Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager
 from typing import Any, Final, NamedTuple, final
 
@@ -113,11 +113,36 @@ def queue_of(channel: Channel) -> ChannelQueue:
 
 
 def listed(items: Iterable[Any]) -> list[Any]:
-    """Return items as a list; `PlanError` for a value that is probably one item."""
-    is_one = isinstance(items, (Mapping, str, bytes, bytearray, memoryview))
-    if is_one or not isinstance(items, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
+    """Return items as a list; `PlanError` for a value that is one item, or a table."""
+    if is_table(items):
+        raise PlanError(
+            f"send needs a list of items, got a {type(items).__name__}, which is a list of columns: send its rows, as "
+            "by to_dict('records') of pandas, rows(named=True) of polars or to_pylist() of pyarrow"
+        )
+    if isinstance(items, AsyncIterable):
+        raise PlanError(f"send needs a list of items, got {items!r:.80}: send each item as it comes, or collect some")
+    if is_one(items) or not isinstance(items, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise PlanError(f"send needs a list of items, got {items!r:.80}: send one item as [item]")
     return list(items)
+
+
+FIELDS: Final = (
+    *("__pydantic_fields__", "__dataclass_fields__", "__attrs_attrs__", "__struct_fields__"),  # msgspec's are the last
+    "_fields",  # of a named tuple
+)
+
+
+def is_one(items: object) -> bool:
+    """Return whether a value that can perhaps be iterated is one item: its parts are fields, characters or bytes."""
+    if isinstance(items, (Mapping, str, bytes, bytearray, memoryview)):
+        return True
+    return any(hasattr(type(items), name) for name in FIELDS) or getattr(items, "shape", None) == ()
+
+
+def is_table(items: object) -> bool:
+    """Return whether iterating a value would give its columns, or their names."""
+    names = ("columns", "__dataframe__", "__arrow_c_array__")
+    return hasattr(type(items), "shape") and any(hasattr(type(items), name) for name in names)
 
 
 def check_version(version: object) -> None:

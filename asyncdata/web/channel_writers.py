@@ -8,7 +8,7 @@ from asyncdata.errors import PlanError
 from asyncdata.web.body_memory import bytes_of_items
 from asyncdata.web.channel import Channel
 from asyncdata.web.decoding import format_of
-from asyncdata.web.durable import DurableChannel
+from asyncdata.web.durable import DurableChannel, send_checked
 from asyncdata.web.idempotency import check_same_body, digest_of_body
 
 __all__ = ("AnyChannel", "ChannelWriter", "DiskWriter", "MemoryWriter", "Payload", "writer_of")
@@ -74,9 +74,8 @@ class DiskWriter:
         self.channel = channel
 
     async def put(self, payload: Payload) -> bool:
-        return await self.channel.send(
-            payload.body, payload.key, version=payload.version, content_type=payload.content_type
-        )
+        form = format_of(payload.content_type)
+        return await send_checked(self.channel, payload.body, payload.key, payload.version, form)
 
 
 def writer_of(channel: object) -> ChannelWriter:

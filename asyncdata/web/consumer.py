@@ -11,9 +11,11 @@ from inspect import iscoroutinefunction
 from types import TracebackType
 from typing import Any, Final, Protocol, Self, final
 
+from asyncdata.elements.validation import check_flag
 from asyncdata.errors import ClosedError, PlanError
 from asyncdata.graph.node import Node, nodes_of
 from asyncdata.iterator import DatasetIterator
+from asyncdata.web.failed_items import OnError, beginning_of, policy_for
 from asyncdata.web.stored import Stored
 
 __all__ = ("Consumer",)
@@ -30,7 +32,9 @@ class Readable(Protocol):
     @property
     def plan(self) -> Node: ...
 
-    def iterate(self, *, state: Mapping[str, Any] | None = None) -> DatasetIterator[Any]: ...
+    def iterate(self, *, state: Mapping[str, Any] | None = None, strict: bool = True) -> DatasetIterator[Any]: ...
+
+    def ignore_errors(self, *, on_error: Callable[[Exception, Any], Any] | None = None) -> Readable: ...
 
 
 @final
@@ -41,6 +45,20 @@ class Consumer:
     does. At the end it waits at most `drain_seconds` for `consume` to return, which happens when the channel is closed
     and read to its end. Then the iterator is closed, which ends the loop over it. With a `DurableChannel` no items are
     lost by that, so its iterator is closed at once. An exception in `consume` is logged, and raised at the end.
+
+    `on_error` says what happens to elements that fail in the pipeline:
+
+    - `"stop"`: the loop over the iterator raises the error. When `consume` has ended by it, the channel has no reader.
+    - `"skip"`: they are left out, and logged.
+    - `"dead-letter"`: their items are stored beside the `DurableChannel`, each once, with the error, and left out.
+      `asyncdata channel dead-letters` lists them and puts them back.
+
+    If `batch` cannot stack its elements, the whole batch fails, good elements with the bad one. With
+    `from_channel(schema=)`, or a `map` before `batch` that raises for a bad element, the bad one fails alone.
+
+    `state` is from `batches.state_dict()`, with any `on_error`. Without it the reader of a `DurableChannel` begins at
+    the oldest item, and logs that if there is one. `strict=False` lets the pipeline differ as `Dataset.iterate` does,
+    by the size of batches for instance.
 
     >>> import asyncio
     >>> import asyncdata as ad
@@ -60,6 +78,8 @@ class Consumer:
         *,
         state: Mapping[str, Any] | None = None,
         drain_seconds: float = 30.0,
+        on_error: OnError = "stop",
+        strict: bool = True,
     ) -> None:
         if not callable(consume):
             raise PlanError(f"Consumer needs a function of an iterator, got {consume!r:.80}")
@@ -67,11 +87,13 @@ class Consumer:
             raise PlanError(f"Consumer needs a Dataset, got {dataset!r:.80}")
         if type(drain_seconds) not in (int, float) or not drain_seconds >= 0:
             raise PlanError(f"Consumer(drain_seconds=) must be a number of seconds, got {drain_seconds!r:.80}")
-        self._dataset = dataset
+        self._failed = policy_for(dataset.plan, on_error)
+        self._dataset = dataset if self._failed is None else dataset.ignore_errors(on_error=self._failed)
         self._consume = consume
         self._state = state
+        self._strict = check_flag("Consumer", "strict", strict)
         self._seconds = drain_seconds
-        self._kept = any(isinstance(node, Stored) for node in nodes_of(dataset.plan))
+        self._channels = [node for node in nodes_of(dataset.plan) if isinstance(node, Stored)]
         self._done: asyncio.Future[None] | None = None
         self._closing = False
 
@@ -80,11 +102,23 @@ class Consumer:
         """Whether it was started and the function has returned, or raised."""
         return self._done is not None and self._done.done()
 
+    def stats(self) -> dict[str, int]:
+        """Return how many elements of its pipeline failed and were left out, in this process.
+
+        >>> import asyncdata as ad
+        >>> ad.web.Consumer(ad.Dataset.from_channel(ad.Channel()), list, on_error="skip").stats()
+        {'failed': 0}
+        """
+        return {"failed": 0 if self._failed is None else self._failed.elements}
+
     async def __aenter__(self) -> Self:
         if self._done is not None and not self._done.done():
             raise PlanError("this Consumer is running already")
         self._closing = False
-        self._iterator = self._dataset.iterate(state=self._state)
+        for channel in self._channels if self._state is None else ():
+            if channel.ack == "state" and (words := beginning_of(channel.folder)) is not None:
+                log.warning("%s", words)
+        self._iterator = self._dataset.iterate(state=self._state, strict=self._strict)
         if iscoroutinefunction(self._consume):
             self._done = asyncio.ensure_future(self._consume(self._iterator))
         else:
@@ -98,11 +132,11 @@ class Consumer:
         done = self._done
         assert done is not None
         try:
-            await asyncio.wait([done], timeout=0 if self._kept else self._seconds)
+            await asyncio.wait([done], timeout=0 if self._channels else self._seconds)
         finally:
             self._closing = True
             await self._iterator.aclose()
-        await asyncio.wait([done], timeout=self._seconds if self._kept else STEP_SECONDS)
+        await asyncio.wait([done], timeout=self._seconds if self._channels else STEP_SECONDS)
         if not done.done():
             done.cancel()
             log.error("the consumer %r did not return after its iterator was closed", self._consume)

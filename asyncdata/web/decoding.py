@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from typing import Any, Final, TypeAlias, cast
 
+from asyncdata.runtime.block import Failure
 from asyncdata.runtime.optional_packages import require
+from asyncdata.web.schema import Detail, MismatchError, Schema
 
-__all__ = ("BodyDecoder", "BodyError", "Decode", "UndecodableError", "format_of")
+__all__ = ("BodyDecoder", "BodyError", "Decode", "InvalidItemError", "UndecodableError", "elements_of", "format_of")
 
 Decode: TypeAlias = Callable[[bytes], Any]
 """Makes an item from bytes: from a line of NDJSON, otherwise from the complete body."""
@@ -48,6 +50,15 @@ class UndecodableError(BodyError):
         self.reply = f"{place}the server's decode= cannot decode it"
 
 
+class InvalidItemError(BodyError):
+    """An item that is no value of the declared type, the one at `place` of its body; `details` names the fields."""
+
+    def __init__(self, error: MismatchError, place: int, line: int | None) -> None:
+        where = f"item {place}" if line is None else f"line {line}"
+        super().__init__(422, f"{where}: {error}", line)
+        self.details: list[Detail] = [{**one, "loc": ["body", place, *one["loc"]]} for one in error.details]
+
+
 def format_of(content_type: str) -> str:
     """Return the format of a body by its content type; `BodyError` for an unknown one."""
     kind = content_type.partition(";")[0].strip().lower()
@@ -59,15 +70,25 @@ def format_of(content_type: str) -> str:
 class BodyDecoder:
     """Decodes a body as it arrives: lines at once, anything else when it is complete.
 
-    `decode` makes an item from its bytes. Without it an item is a value of JSON or MessagePack, and a body that is an
-    array has one item for each element.
+    `decode` makes an item from its bytes. Without it an item is a value of JSON or MessagePack, of the declared type if
+    there is a schema, and a body that is an array has one item for each element. With `failures_in_place` an item that
+    cannot be made is a failure in its place, and does not refuse the others.
     """
 
-    def __init__(self, form: str, decode: Decode | None, max_body_bytes: int, max_item_bytes: int) -> None:
+    def __init__(
+        self,
+        form: str,
+        decode: Decode | Schema | None,
+        max_body_bytes: int,
+        max_item_bytes: int,
+        *,
+        failures_in_place: bool = False,
+    ) -> None:
         self.form = form
         self.decode = decode
         self.max_body_bytes = max_body_bytes
         self.max_item_bytes = max_item_bytes
+        self.failures_in_place = failures_in_place
         self.size = 0
         self.lines = 0
         self.rest: list[bytes] = []
@@ -97,6 +118,8 @@ class BodyDecoder:
         if self.form == "ndjson":
             self.take_lines(body)
             return self.items
+        if isinstance(self.decode, Schema):
+            return self.typed_items(body, self.decode)
         if self.decode is not None or self.form == "bytes":
             if len(body) > self.max_item_bytes:
                 raise self.too_long(1)
@@ -106,12 +129,18 @@ class BodyDecoder:
         found = self.parsed(body)
         return cast("list[Any]", found) if isinstance(found, list) else [found]
 
+    def whole(self, body: bytes) -> list[Any]:
+        """Return the items of a body that is there completely."""
+        self.feed(body)
+        return self.finish()
+
     def take_lines(self, data: bytes) -> None:
         """Add the items of complete lines."""
         count = data.count(b"\n")
-        if self.decode is None and len(data) <= self.max_item_bytes:
+        lines = json_lines if self.decode is None else self.decode.lines if isinstance(self.decode, Schema) else None
+        if lines is not None and len(data) <= self.max_item_bytes:
             try:
-                found: list[Any] | None = json_decoder().decode_lines(data)
+                found: list[Any] | None = lines(data)
             except (ValueError, RecursionError):  # the code below names the line
                 found = None
             if found is not None and len(found) == count:
@@ -122,25 +151,57 @@ class BodyDecoder:
         for line in LINE.finditer(data):
             self.lines += data.count(b"\n", counted, line.start())
             counted = line.start()
-            self.items.append(self.one_line(line[0].rstrip(), self.lines + 1))
+            self.items.append(self.item(self.one_line, line[0].rstrip(), self.lines + 1))
         self.lines = before + count
 
-    def one_line(self, line: bytes, number: int) -> Any:
+    def typed_items(self, body: bytes, schema: Schema) -> list[Any]:
+        """Return the items of a body of JSON or MessagePack, each of the declared type."""
+        if self.form == "bytes":
+            raise BodyError(415, "items of a declared type are sent as JSON, NDJSON or MessagePack, got bytes")
+        if len(body) > self.max_item_bytes:
+            self.check_elements(body)
+        elements = elements_of(self.form, body)
+        self.items = []
+        for element in [body] if elements is None else elements:
+            self.items.append(self.item(partial(self.typed, schema), element, None))
+        return self.items
+
+    def typed(self, schema: Schema, data: bytes, line: int | None) -> Any:
+        """Return the item of the declared type that some bytes are."""
+        try:
+            return schema.decode("msgpack" if self.form == "msgpack" else "json", data)
+        except MismatchError as error:
+            raise InvalidItemError(error, len(self.items), line) from None
+        except (ValueError, RecursionError) as error:
+            raise malformed(error, line) from None
+        except Exception as error:  # of a validator of the user's
+            raise UndecodableError(error, line) from error
+
+    def item(self, make: Callable[[bytes, int | None], Any], data: bytes, line: int | None) -> Any:
+        """Return an item; a failure in its place if it cannot be made and that does not refuse the body."""
+        try:
+            return make(data, line)
+        except Exception as error:
+            if not self.failures_in_place:
+                raise
+            return Failure(error)
+
+    def one_line(self, line: bytes, number: int | None) -> Any:
         if len(line) > self.max_item_bytes:
-            raise self.too_long(number)
+            raise self.too_long(number or 1)
+        if isinstance(self.decode, Schema):
+            return self.typed(self.decode, line, number)
         if self.decode is not None:
             return self.made(line, number)
         try:
             return json_decoder().decode(line)
         except (ValueError, RecursionError) as error:
-            column = BYTE.search(str(error))
-            where = f" at byte {column[1]} of the line" if column else ""
-            raise BodyError(400, f"line {number}: {BYTE.sub('', str(error))}{where}", number) from None
+            raise malformed(error, number) from None
 
     def made(self, data: bytes, line: int | None) -> Any:
         """Return what the user's function makes from some bytes."""
         try:
-            return None if self.decode is None else self.decode(data)
+            return cast("Decode", self.decode)(data)
         except Exception as error:
             raise UndecodableError(error, line) from error
 
@@ -150,9 +211,7 @@ class BodyDecoder:
         try:
             return decoder.decode(body)
         except (ValueError, RecursionError) as error:
-            column = BYTE.search(str(error))
-            line = body.count(b"\n", 0, int(column[1])) + 1 if column and self.form == "json" else None
-            raise BodyError(400, str(error), line) from None
+            raise malformed_body(self.form, body, error) from None
 
     def check_elements(self, body: bytes) -> None:
         """Raise if an element of an array of JSON or MessagePack is too long, or the body is no array."""
@@ -170,6 +229,39 @@ class BodyDecoder:
         line = number if self.form == "ndjson" else None
         where = "the item" if line is None else f"line {line}"
         return BodyError(413, f"{where} has more than {self.max_item_bytes} bytes", line)
+
+
+def malformed(error: Exception, line: int | None) -> BodyError:
+    """Return the error for a line or an element that is no JSON or MessagePack."""
+    if line is None:
+        return BodyError(400, str(error))
+    column = BYTE.search(str(error))
+    where = f" at byte {column[1]} of the line" if column else ""
+    return BodyError(400, f"line {line}: {BYTE.sub('', str(error))}{where}", line)
+
+
+def elements_of(form: str, body: bytes) -> list[bytes] | None:
+    """Return the bytes of each element of an array of JSON or MessagePack; `None` if the body is no array.
+
+    `BodyError` if it is malformed.
+    """
+    try:
+        return list(map(bytes, element_decoder(form).decode(body)))
+    except (ValueError, RecursionError) as error:
+        if isinstance(error, require("msgspec", "JSON of a channel", "'asyncdata[web]'").ValidationError):
+            return None
+        raise malformed_body(form, body, error) from None
+
+
+def malformed_body(form: str, body: bytes, error: Exception) -> BodyError:
+    """Return the error for a body that is no JSON or MessagePack."""
+    column = BYTE.search(str(error))
+    line = body.count(b"\n", 0, int(column[1])) + 1 if column and form == "json" else None
+    return BodyError(400, str(error), line)
+
+
+def json_lines(data: bytes) -> list[Any]:
+    return json_decoder().decode_lines(data)
 
 
 @cache

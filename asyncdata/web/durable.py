@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import sys
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,13 +22,13 @@ from asyncdata.runtime.closing import Closable
 from asyncdata.runtime.queue import ThreadSignal
 from asyncdata.storage import FileLock, open_regular
 from asyncdata.web.channel import check_version
-from asyncdata.web.decoding import BodyError, format_of
+from asyncdata.web.decoding import BodyDecoder, BodyError, format_of
 from asyncdata.web.folder import ChannelFolder, offsets_in
 from asyncdata.web.idempotency import check_same_body, digest_of_body, digest_of_key
 from asyncdata.web.record import Kind, Record, framed, keys_record
 from asyncdata.web.recovery import Recovered, recover
 
-__all__ = ("DurableChannel", "trim")
+__all__ = ("DurableChannel", "send_checked", "trim")
 
 GROUP_BYTES: Final = 8 << 20
 """The most bytes that are written at once, unless they are one record."""
@@ -155,21 +156,29 @@ class DurableChannel(Closable):
         A body whose `key` was stored before is not stored again, so a client that got no answer can repeat it. The
         channel remembers the last 65,536 keys, or `max_bytes / 256` if that is less. `content_type` says how items are
         read from `body`, as for `ingest_app`. `ChannelFull` if there is no space, `ClosedError` if it is closed,
-        `PlanError` if the key was stored with another body. The body of a call that is cancelled may be stored
-        nevertheless.
+        `PlanError` if the body is malformed, or the key was stored with another body. The body of a call that is
+        cancelled may be stored nevertheless.
         """
         if not isinstance(body, (bytes, bytearray, memoryview)):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise PlanError(
                 f"send needs the bytes of a body, got {body!r:.80}: encode items, as by json.dumps(items).encode() "
                 "with content_type='application/json'"
             )
-        check_version(version)
         try:
             form = format_of(content_type)
         except (BodyError, AttributeError) as error:
             raise PlanError(f"send(content_type=): {error}") from None
-        key_bytes = encoded_key(key)
-        record = Record(Kind.DATA, form, time.time(), version, key_bytes, bytes(body))
+        content = bytes(body)
+        try:
+            BodyDecoder(form, None, sys.maxsize, sys.maxsize).whole(content)
+        except BodyError as error:
+            raise PlanError(f"send: the body is no {content_type}: {error}") from None
+        return await self._send(content, key, version, form)
+
+    async def _send(self, body: bytes, key: str | None, version: int | None, form: str) -> bool:
+        """Store a body whose items can be made; return whether its key is new."""
+        check_version(version)
+        record = Record(Kind.DATA, form, time.time(), version, encoded_key(key), body)
         loop = asyncio.get_running_loop()
         future: asyncio.Future[bool] = loop.create_future()
         new = Pending(framed(record), waiters=[(loop, future)])
@@ -262,13 +271,20 @@ class DurableChannel(Closable):
     def stats(self) -> dict[str, int]:
         """Return how many bytes it holds, how many wait for the disk, and how many keys it remembers.
 
-        `dropped` is how many items its readers, in all processes, have dropped as stale (`max_age`, `min_version`).
+        `dropped` is how many items its readers, in all processes, have dropped as stale (`max_age`, `min_version`), and
+        `dead_letters` how many failed in the pipeline of a `Consumer(on_error="dead-letter")` and were not put back.
         """
-        dropped = self._folder.dropped.read() or 0
+        dropped, dead = self._folder.dropped.read() or 0, self._folder.dead_letters.read() or 0
         with self._guard:
             stored, waiting = self._log.end - self._oldest, self._waiting_bytes
             known = len(self._log.known)
-        return {"bytes": stored, "waiting_bytes": waiting, "known_keys": known, "dropped": dropped}
+        return {
+            "bytes": stored,
+            "waiting_bytes": waiting,
+            "known_keys": known,
+            "dropped": dropped,
+            "dead_letters": dead,
+        }
 
     def disown(self) -> None:
         """Send nothing in a forked child."""
@@ -339,6 +355,13 @@ class DurableChannel(Closable):
             refusal = ClosedError(f"{self.path}: {self._closed}")
         refusal.__cause__ = error
         return refusal
+
+
+def send_checked(
+    channel: DurableChannel, body: bytes, key: str | None, version: int | None, form: str
+) -> Awaitable[bool]:
+    """Do what `DurableChannel.send` does, for a body that was decoded already."""
+    return channel._send(body, key, version, form)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
 
 
 def encoded_key(key: object) -> bytes:

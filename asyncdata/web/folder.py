@@ -50,6 +50,8 @@ class ChannelFolder:
         self.delivered = OffsetFile(self.path / "delivered")
         self.dropped = OffsetFile(self.path / "dropped")
         """How many items its readers have dropped as stale."""
+        self.dead_letters = OffsetFile(self.path / "dead-letters")
+        """How many items failed in its readers' pipelines, and were not put back."""
 
     def create(self) -> None:
         """Make the folder, if it is not there."""

@@ -15,8 +15,9 @@ from urllib.parse import parse_qsl
 from asyncdata.errors import ChannelFull, ClosedError, PlanError
 from asyncdata.web.admission import Authenticate, admit
 from asyncdata.web.channel_writers import ChannelWriter, Payload
-from asyncdata.web.decoding import BodyDecoder, BodyError, Decode, UndecodableError, format_of
+from asyncdata.web.decoding import BodyDecoder, BodyError, Decode, InvalidItemError, UndecodableError, format_of
 from asyncdata.web.idempotency import KeyReusedError
+from asyncdata.web.schema import Schema
 
 __all__ = (
     "JSON",
@@ -88,7 +89,11 @@ class Ingest:
     """The endpoint that receives requests: an ASGI application."""
 
     def __init__(
-        self, writer: ChannelWriter, decode: Decode | None, limits: Limits, authenticate: Authenticate | None = None
+        self,
+        writer: ChannelWriter,
+        decode: Decode | Schema | None,
+        limits: Limits,
+        authenticate: Authenticate | None = None,
     ) -> None:
         self.writer = writer
         self.decode = decode
@@ -256,7 +261,8 @@ def refusal(error: Exception) -> tuple[int, dict[str, Any]]:
         log.warning("a request was refused: %.300r", str(error))
         return error.status, {"error": error.reply, "accepted": 0, "line": error.line}
     if isinstance(error, BodyError):
-        return error.status, {"error": str(error), "accepted": 0, "line": error.line}
+        details = error.details if isinstance(error, InvalidItemError) else None
+        return error.status, {"error": str(error), "accepted": 0, "line": error.line, "detail": details}
     if isinstance(error, ChannelFull):
         return 429, {"error": "the channel is full; send the request again later", "accepted": 0}
     log.warning("a request was refused: %.300r", str(error))

@@ -16,7 +16,7 @@ from asyncdata.web.decoding import Decode
 from asyncdata.web.http import Ingest, Limits
 from asyncdata.web.monitoring import Health, Metrics
 from asyncdata.web.openapi import OpenApi
-from asyncdata.web.sources import decode_for, seconds_for
+from asyncdata.web.sources import maker_for, seconds_for
 from asyncdata.web.websocket import IngestSocket
 
 __all__ = ("application", "ingest_app")
@@ -32,6 +32,7 @@ def ingest_app(
     receiving_bytes: int = 64 << 20,
     authenticate: Authenticate | None = None,
     consumer: Consumer | None = None,
+    schema: Any = None,
 ) -> Any:
     """Return an ASGI application that puts what is posted to `/ingest` into a channel.
 
@@ -39,6 +40,10 @@ def ingest_app(
     NDJSON (one item per line), MessagePack or, as `application/octet-stream`, one item of bytes. `decode` makes an
     item from its bytes instead: from a line, or from the body. Either all items of a request are accepted, or none.
     `?version=7` says which policy or model made them.
+
+    `schema`, a pydantic model, msgspec Struct, dataclass or TypedDict, is the type of an item. A body with an item that
+    is not of this type is refused by 422, and the reply names the line and the fields: `detail` is as FastAPI's. A
+    `Channel` gets items of this type; with a `DurableChannel` give `from_channel(path, schema=)` the same one.
 
     A `DurableChannel` has the body on the disk, as it came, before the reply. There `decode` only refuses malformed
     bodies, and `from_channel(path, decode=)` makes the items. A request whose `Idempotency-Key` was accepted before is
@@ -64,7 +69,7 @@ def ingest_app(
     >>> app = ad.web.ingest_app(ad.Channel())  # doctest: +SKIP
     """
     writer = writer_of(channel)
-    decode = decode_for("ingest_app", decode)
+    make = maker_for("ingest_app", decode, schema)
     if not (authenticate is None or callable(authenticate)):
         raise PlanError(f"ingest_app(authenticate=) must be a function of headers, got {authenticate!r:.80}")
     limits = Limits(
@@ -73,7 +78,7 @@ def ingest_app(
         seconds_for("ingest_app", "body_seconds", body_seconds),
         max(check_count("ingest_app", "receiving_bytes", receiving_bytes, 1), max_body_bytes),
     )
-    return application(channel, Ingest(writer, decode, limits, authenticate), consumer)
+    return application(channel, Ingest(writer, make, limits, authenticate), consumer)
 
 
 def application(channel: AnyChannel, ingest: Ingest, consumer: Consumer | None) -> Any:
@@ -95,7 +100,7 @@ def application(channel: AnyChannel, ingest: Ingest, consumer: Consumer | None) 
         routing.Route("/ingest", ingest, methods=["POST"]),
         routing.WebSocketRoute("/ingest", IngestSocket(ingest)),
         routing.Route("/health", Health(channel, consumer), methods=["GET"]),
-        routing.Route("/metrics", Metrics(channel, ingest), methods=["GET"]),
+        routing.Route("/metrics", Metrics(channel, ingest, consumer), methods=["GET"]),
         routing.Route("/openapi.json", OpenApi(), methods=["GET"]),
     ]
     return applications.Starlette(routes=routes, lifespan=lifespan)

@@ -51,9 +51,10 @@ class Health:
 class Metrics:
     """`GET /metrics`: counts in Prometheus's text format, for the clients that the application serves."""
 
-    def __init__(self, channel: AnyChannel, ingest: Ingest) -> None:
+    def __init__(self, channel: AnyChannel, ingest: Ingest, consumer: Consumer | None) -> None:
         self.channel = channel
         self.ingest = ingest
+        self.consumer = consumer
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         try:
@@ -72,6 +73,10 @@ class Metrics:
                 yield f"asyncdata_ingest_{name}{label} {value}\n"
         for name, value in self.channel.stats().items():
             yield f"# TYPE asyncdata_channel_{name} gauge\nasyncdata_channel_{name} {value}\n"
+        if self.consumer is not None:
+            yield "# HELP asyncdata_consumer_failed_total Elements that failed in the pipeline and were left out.\n"
+            yield "# TYPE asyncdata_consumer_failed_total counter\n"
+            yield f"asyncdata_consumer_failed_total {self.consumer.stats()['failed']}\n"
 
     def values(self, name: str) -> dict[str, Any]:
         """Return the values of a metric by their labels."""

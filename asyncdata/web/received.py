@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import cast
+from typing import Any, cast
 
 from asyncdata.errors import PlanError, ResumeError
 from asyncdata.executors.function_call import noted
@@ -15,7 +15,8 @@ from asyncdata.graph.stages import Produce
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
 from asyncdata.runtime.queue import LoopSignal
 from asyncdata.runtime.tickets import Ordinals, Position, Ticket
-from asyncdata.web.channel import Channel, queue_of
+from asyncdata.web.channel import Channel, Taken, queue_of
+from asyncdata.web.schema import Schema
 
 __all__ = ("Freshness", "Received")
 
@@ -62,6 +63,7 @@ class Received(Node):
 
     channel: Channel = field(repr=False, metadata=ELSEWHERE)
     freshness: Freshness | None = field(default=None, repr=False, metadata=ELSEWHERE)
+    schema: Schema | None = field(default=None, repr=False, metadata=ELSEWHERE)
 
     def stage(self) -> Produce:
         return Produce(self.blocks)
@@ -94,6 +96,19 @@ class Received(Node):
             "state; start without it, or use a DurableChannel"
         )
 
+    def block(self, taken: Taken) -> Block:
+        """Return items of the declared type, each with a failure in its place if it is none."""
+        tickets = Ordinals(taken.start, taken.start + len(taken.items))
+        if self.schema is None:
+            return Block(taken.items, tickets)
+        items: list[Any] = []
+        for place, item in enumerate(taken.items):
+            try:
+                items.append(self.schema.convert(item))
+            except Exception as error:  # noqa: BLE001  of a validator of the user's, too
+                items.append(noted(error, self.label(), taken.start + place))
+        return Block(items, tickets, Failure in set(map(type, items)))
+
     async def blocks(self, scope: Scope, want: Demand, position: Position) -> Blocks:
         """Yield the items that were sent, as many as are wanted, and wait for more."""
         if position is not None:
@@ -110,7 +125,7 @@ class Received(Node):
                 await signal.until(queue.ready)
                 stale = None if self.freshness is None else self.freshness.now(time.monotonic)
                 if (taken := queue.take(want.items, stale)) is not None:
-                    yield Block(taken.items, Ordinals(taken.start, taken.start + len(taken.items)))
+                    yield self.block(taken)
                 elif queue.closed and not queue.items:
                     break
             if queue.error is not None:

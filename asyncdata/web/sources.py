@@ -23,6 +23,7 @@ from asyncdata.web.queue_reader import Begin
 from asyncdata.web.queued import Queued
 from asyncdata.web.received import Freshness, Received
 from asyncdata.web.redis_stream import RedisStream
+from asyncdata.web.schema import Schema, schema_for
 from asyncdata.web.stored import Stored
 from asyncdata.web.streamed import HttpStreamed
 from asyncdata.web.websocket_stream import Subscribe, WebSocketStream
@@ -31,6 +32,7 @@ __all__ = (
     "channel_source",
     "decode_for",
     "http_stream_source",
+    "maker_for",
     "nats_source",
     "redis_source",
     "seconds_for",
@@ -38,7 +40,9 @@ __all__ = (
 )
 
 
-def channel_source(channel: object, freshness: Freshness | None, decode: Any, ack: Any, follow: Any) -> Node:
+def channel_source(
+    channel: object, freshness: Freshness | None, decode: Any, schema: Any, ack: Any, follow: Any
+) -> Node:
     """Return the source for the arguments of `from_channel`."""
     if isinstance(channel, Channel):
         if decode is not None or ack != "state" or not check_flag("from_channel", "follow", follow):
@@ -46,11 +50,11 @@ def channel_source(channel: object, freshness: Freshness | None, decode: Any, ac
                 "from_channel(decode=, ack=, follow=) are for a DurableChannel: a Channel holds items, not bytes, "
                 "gives each item once, and ends when it is closed"
             )
-        return Received(channel, freshness)
+        return Received(channel, freshness, schema_for("from_channel", schema))
     if ack not in ("state", "delivered"):
         raise PlanError(f"from_channel(ack=) must be 'state' or 'delivered', got {ack!r:.80}")
-    decode = decode_for("from_channel", decode)
-    return Stored(folder_of(channel), decode, freshness, ack, check_flag("from_channel", "follow", follow))
+    make = maker_for("from_channel", decode, schema)
+    return Stored(folder_of(channel), make, freshness, ack, check_flag("from_channel", "follow", follow))
 
 
 def http_stream_source(
@@ -140,6 +144,13 @@ def decode_for(method: str, decode: Any) -> Decode | None:
     if decode is not None and (not callable(decode) or iscoroutinefunction(decode)):
         raise PlanError(f"{method}(decode=) must be a plain function of bytes, got {decode!r:.80}")
     return decode
+
+
+def maker_for(method: str, decode: Any, schema: Any) -> Decode | Schema | None:
+    """Return what makes items from bytes: the user's function, or what reads values of a declared type."""
+    if decode is not None and schema is not None:
+        raise PlanError(f"{method} takes decode= or schema=, not both: each makes the items")
+    return decode_for(method, decode) if schema is None else schema_for(method, schema)
 
 
 def folder_of(channel: object) -> str:

@@ -27,6 +27,7 @@ from asyncdata.web.decoding import BodyDecoder, Decode
 from asyncdata.web.folder import ChannelFolder, LogReader, WakeFile
 from asyncdata.web.received import Freshness
 from asyncdata.web.record import Frame, Kind, Record
+from asyncdata.web.schema import Schema
 
 __all__ = ("Stored",)
 
@@ -38,7 +39,7 @@ class Stored(Node):
     """The items that a durable channel has stored and will store."""
 
     path: str = field(metadata=ELSEWHERE, repr=False)
-    decode: Decode | None = field(default=None, repr=False, metadata=REPLACEABLE)
+    decode: Decode | Schema | None = field(default=None, repr=False, metadata=REPLACEABLE)
     freshness: Freshness | None = field(default=None, repr=False, metadata=ELSEWHERE)
     ack: Literal["state", "delivered"] = field(default="state", repr=False, metadata=PHYSICAL)
     follow: bool = field(default=True, repr=False, metadata=PHYSICAL)
@@ -186,13 +187,12 @@ class Stored(Node):
         output.add(frame, self.items(frame))
 
     def items(self, frame: Frame) -> list[Any]:
-        """Return the items of a frame, or one failure that says what is wrong with it."""
+        """Return the items of a frame, with a failure in the place of each that cannot be made, or of all."""
         if not isinstance(frame.record, Record):
             return [Failure(frame.record)]
-        decoder = BodyDecoder(frame.record.form, self.decode, NO_LIMIT, NO_LIMIT)
+        decoder = BodyDecoder(frame.record.form, self.decode, NO_LIMIT, NO_LIMIT, failures_in_place=True)
         try:
-            decoder.feed(frame.record.body)
-            return decoder.finish()
+            return decoder.whole(frame.record.body)
         except Exception as error:  # noqa: BLE001  of the user's function, or of a body that was not looked at
             return [Failure(error)]
 
@@ -236,7 +236,9 @@ class OutputBuffer:
         self.note(self.stop - self.skip, frame.begin)
         for place, item in enumerate(items):
             if type(item) is Failure:
-                items[place] = noted(item.error, self.label, self.stop - self.skip + place)
+                number = self.stop - self.skip
+                snapshot = SourceSnapshot(number, self.state % frame.begin)
+                items[place] = noted(item.error, self.label, RestorableItem.at(number + place, snapshot))
         self.items += items[self.skip :] if self.skip else items
         self.stop += len(items) - self.skip
         self.skip_frame(frame)

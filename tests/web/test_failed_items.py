@@ -1,0 +1,175 @@
+"""Items that fail in the pipeline of a consumer: it stops, leaves them out, or stores them as dead letters."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypedDict
+
+import pytest
+
+import asyncdata as ad
+from asyncdata.web import Consumer
+from asyncdata.web.dead_letters import DeadLetters
+from asyncdata.web.folder import ChannelFolder
+
+pytestmark = [pytest.mark.web, pytest.mark.usefixtures("nothing_left")]
+
+
+class Sample(TypedDict):
+    x: int
+
+
+async def send(path: Path, *bodies: str) -> None:
+    async with ad.DurableChannel(path) as channel:
+        for body in bodies:
+            await channel.send(body.encode(), content_type="application/json")
+
+
+async def consume(dataset: Any, count: int, **how: Any) -> tuple[list[Any], dict[str, Any], Consumer]:
+    """Read so many elements as a consumer does, and return them, the last state, and the consumer."""
+    found: list[Any] = []
+    states: list[dict[str, Any]] = []
+    enough = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def train(elements: Any) -> None:
+        for element in elements:
+            found.append(element)
+            states.append(elements.state_dict())
+            if len(found) == count:
+                loop.call_soon_threadsafe(enough.set)
+
+    async with Consumer(dataset, train, **how) as consumer:
+        await enough.wait()
+    return found, states[count - 1], consumer
+
+
+def letters(path: Path) -> list[Any]:
+    return DeadLetters(ChannelFolder(path)).content.waiting
+
+
+def inverse(x: Any) -> float:
+    return 1 / x["x"]
+
+
+def test_bad_items_become_dead_letters_once_and_the_others_are_read(tmp_path: Path) -> None:
+    async def run() -> None:
+        await send(tmp_path, '[{"x": 1}, {"y": 2}, {"x": 0}, {"x": 4}]', '{"x": "5"}', '[{"x": 8}, {"x": 2}]')
+        items = ad.Dataset.from_channel(tmp_path, schema=Sample).map(inverse).batch(2)
+        found, _, consumer = await consume(items, 2, on_error="dead-letter")
+        assert [batch.tolist() for batch in found] == [[1, 0.25], [0.125, 0.5]]
+        assert consumer.stats() == {"failed": 3}
+        for _ in range(2):  # again without a state: they fail again, and are stored already
+            await consume(items, 2, on_error="dead-letter")
+        with ad.DurableChannel(tmp_path) as channel:
+            assert channel.stats()["dead_letters"] == 3
+
+    asyncio.run(run())
+    found = letters(tmp_path)
+    assert [json.loads(letter.body) for letter in found] == [[{"y": 2}], [{"x": 0}], {"x": "5"}]
+    assert [letter.item for letter in found] == [1, 2, 0]
+    assert found[0].offset == found[1].offset < found[2].offset
+    assert [letter.error.partition(":")[0] for letter in found] == [
+        "InvalidItemError",
+        "ZeroDivisionError",
+        "InvalidItemError",
+    ]
+    assert all(letter.failed_at >= letter.came_at for letter in found)
+
+
+def test_a_failed_batch_stores_all_of_its_items(tmp_path: Path) -> None:
+    asyncio.run(send(tmp_path, '[{"x": 1}, {"y": 2}, {"x": 3}, {"x": 4}]'))
+    items = ad.Dataset.from_channel(tmp_path).batch(2)
+    found, _, _ = asyncio.run(consume(items, 1, on_error="dead-letter"))
+    assert found[0]["x"].tolist() == [3, 4]
+    assert [json.loads(letter.body) for letter in letters(tmp_path)] == [[{"x": 1}], [{"y": 2}]]
+
+
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_another_on_error_resumes_from_the_same_state(shuffle: bool, tmp_path: Path) -> None:
+    asyncio.run(send(tmp_path, *(json.dumps({"x": x}) for x in (1, 2, 0, 4, 5, 8, 10, 16))))
+    items = ad.Dataset.from_channel(tmp_path, follow=False)
+    items = (items.shuffle(3, seed=1) if shuffle else items).map(inverse)
+    with items.iterate() as plain:
+        found = [next(plain)]
+        state = plain.state_dict()
+    rest, state, _ = asyncio.run(consume(items, 3, on_error="dead-letter", state=state))
+    more, _, _ = asyncio.run(consume(items, 3, on_error="skip", state=state))
+    assert sorted([*found, *rest[:3], *more]) == sorted(1 / x for x in (1, 2, 4, 5, 8, 10, 16))
+    assert [json.loads(letter.body) for letter in letters(tmp_path)] == [{"x": 0}]
+
+
+def test_other_batches_resume_if_they_may(tmp_path: Path) -> None:
+    asyncio.run(send(tmp_path, json.dumps([{"x": x} for x in range(9)])))
+    items = ad.Dataset.from_channel(tmp_path, schema=Sample)
+    _, state, _ = asyncio.run(consume(items.batch(2), 1, on_error="skip"))
+    with pytest.raises(ad.ResumeError):
+        asyncio.run(consume(items.batch(3), 1, on_error="skip", state=state))
+    found, _, _ = asyncio.run(consume(items.batch(3), 2, on_error="skip", state=state, strict=False))
+    assert [batch["x"].tolist() for batch in found[:2]] == [[2, 3, 4], [5, 6, 7]]
+
+
+def test_a_start_without_a_state_says_where_it_reads(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with ad.DurableChannel(tmp_path):
+        items = ad.Dataset.from_channel(tmp_path)
+
+        async def nothing() -> None:
+            async with Consumer(items, lambda _: None):
+                return
+
+        asyncio.run(nothing())
+    assert "oldest item" not in caplog.text
+    asyncio.run(send(tmp_path, "1", "2"))
+    _, state, _ = asyncio.run(consume(items, 1))
+    assert f"reads {tmp_path} from its oldest item on, at byte 0 of" in caplog.text
+    caplog.clear()
+    asyncio.run(consume(items, 1, state=state))
+    assert "oldest item" not in caplog.text
+
+
+def test_items_of_a_channel_in_memory_are_skipped(caplog: pytest.LogCaptureFixture) -> None:
+    channel = ad.Channel()
+    channel.send_nowait([{"x": 1}, {"x": 0}, {"x": 4}])
+    channel.close()
+    with caplog.at_level(logging.WARNING, "asyncdata"):
+        found, _, consumer = asyncio.run(memory(ad.Dataset.from_channel(channel).map(inverse), "skip"))
+    assert (found, consumer.stats()) == ([1, 0.25], {"failed": 1})
+    assert "ZeroDivisionError" in caplog.text
+
+
+async def memory(dataset: Any, on_error: Any) -> tuple[list[Any], None, Consumer]:
+    found: list[Any] = []
+    consumer = Consumer(dataset, found.extend, on_error=on_error)
+    async with consumer:
+        while not consumer.ended:
+            await asyncio.sleep(0)
+    return found, None, consumer
+
+
+def test_where_no_dead_letters_are_kept_it_says_so(tmp_path: Path) -> None:
+    with ad.DurableChannel(tmp_path):
+        delivered = ad.Dataset.from_channel(tmp_path, ack="delivered")
+        for dataset in (ad.Dataset.from_channel(ad.Channel()), ad.Dataset.range(3), delivered):
+            with pytest.raises(ad.PlanError, match="dead-letter"):
+                Consumer(dataset, list, on_error="dead-letter")
+        with pytest.raises(ad.PlanError, match="on_error"):
+            Consumer(delivered, list, on_error="ignore")  # type: ignore[arg-type]
+
+
+def damaged(path: Path, change: Callable[[bytes], bytes]) -> None:
+    path.write_bytes(change(path.read_bytes()))
+
+
+def test_a_letter_that_was_written_in_part_is_written_again(tmp_path: Path) -> None:
+    asyncio.run(send(tmp_path, '[{"x": 1}, {"x": 0}, {"y": 0}]', '{"x": 2}'))
+    items = ad.Dataset.from_channel(tmp_path).map(inverse)
+    asyncio.run(consume(items, 2, on_error="dead-letter"))
+    file = tmp_path / "dead-letters.jsonl"
+    damaged(file, lambda data: data[:-9])
+    assert len(letters(tmp_path)) == 1
+    asyncio.run(consume(items, 2, on_error="dead-letter"))
+    assert [json.loads(letter.body) for letter in letters(tmp_path)] == [[{"x": 0}], [{"y": 0}]]
