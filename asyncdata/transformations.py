@@ -854,6 +854,9 @@ class Transformations(Generic[T]):
         each dropped element; its ticket is its number in its source, or a path of numbers. `log_warning` logs each one
         to the logger `asyncdata`. Elements that are made again when a run resumes are reported again.
 
+        After `batch` an element is a batch: if it cannot be stacked, its good members are dropped with the bad one. Put
+        a `map` that raises for a bad element, and `ignore_errors`, before `batch` to drop that one alone.
+
         >>> import asyncdata as ad
         >>> halves = ad.Dataset.range(3).map(lambda x: 1 / x)
         >>> list(halves.ignore_errors(on_error=lambda error, ticket: print(ticket, error)))

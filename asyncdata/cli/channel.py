@@ -8,6 +8,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from asyncdata.cli import dead_letters
 from asyncdata.cli.arguments import local
 from asyncdata.errors import DataLossError, PlanError
 from asyncdata.runtime.json_text import parse_json
@@ -23,7 +24,9 @@ __all__ = ("add_parser",)
 
 def add_parser(commands: Any) -> None:
     """Add `channel` to the subparsers of a command line."""
-    parser: ArgumentParser = commands.add_parser("channel", help="inspect a DurableChannel, or trim it")
+    parser: ArgumentParser = commands.add_parser(
+        "channel", help="inspect or trim a DurableChannel, and put back items that failed"
+    )
     actions = parser.add_subparsers(title="actions", required=True, metavar="ACTION")
     inspecting = actions.add_parser("inspect", help="show what it holds; it may be in use")
     inspecting.add_argument("path", type=local, metavar="PATH", help="the folder of the channel")
@@ -34,6 +37,7 @@ def add_parser(commands: Any) -> None:
         "--state", type=local, required=True, metavar="FILE", help="a JSON file with the state of the trainer in it"
     )
     trimming.set_defaults(run=run_trim)
+    dead_letters.add_actions(actions)
 
 
 @dataclass
@@ -79,6 +83,8 @@ def inspect(arguments: Namespace) -> int:
         print(f"delivered up to {delivered:,}")
     if (dropped := folder.dropped.read()) is not None:
         print(f"dropped   {dropped:,} items as stale")
+    if dead := folder.dead_letters.read():
+        print(f"failed    {dead:,} items: asyncdata channel dead-letters {folder.path}")
     for damage in contents.damage:
         print(f"damaged   {damage}")
     return 1 if contents.damage else 0

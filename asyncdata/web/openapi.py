@@ -26,6 +26,19 @@ REFUSED: dict[str, Any] = {
         "error": {"type": "string"},
         "accepted": {"type": "integer", "const": 0},
         "line": {"type": "integer", "minimum": 1, "description": "the number of the wrong line"},
+        "detail": {
+            "type": "array",
+            "description": "the wrong fields of an item that is not of the declared type",
+            "items": {
+                "type": "object",
+                "required": ["loc", "msg", "type"],
+                "properties": {
+                    "loc": {"type": "array", "items": {"type": ["string", "integer"]}},
+                    "msg": {"type": "string"},
+                    "type": {"type": "string"},
+                },
+            },
+        },
     },
 }
 
@@ -36,7 +49,7 @@ STATUSES = {
     "408": "the body took too long",
     "413": "the body or an item is too large",
     "415": "the type of content is not supported",
-    "422": "the idempotency key was used before with another body",
+    "422": "an item is not of the declared type, or the idempotency key was used before with another body",
     "429": "the channel is full; send the request again after Retry-After seconds",
     "503": "the channel is closed, or too many bytes are being received; send the request again after Retry-After "
     "seconds",

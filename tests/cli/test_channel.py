@@ -10,6 +10,8 @@ import pytest
 
 import asyncdata as ad
 from asyncdata.__main__ import main
+from asyncdata.web.dead_letters import DeadLetters, ItemPlace
+from asyncdata.web.folder import ChannelFolder
 
 
 def fill(path: Path, end: bool = False) -> None:
@@ -63,3 +65,28 @@ def test_what_cannot_be_done_says_so(tmp_path: Path, capsys: pytest.CaptureFixtu
         (tmp_path / "saved").write_text(text)
         assert main(["channel", "trim", str(tmp_path), "--state", str(tmp_path / "saved")]) == status
         assert words in capsys.readouterr().err
+
+
+def test_dead_letters_are_listed_shown_and_put_back_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    fill(tmp_path)
+    letters = DeadLetters(ChannelFolder(tmp_path))
+    with ad.Dataset.from_channel(tmp_path, decode=int, follow=False).iterate() as numbers:
+        for _ in range(12):
+            next(numbers)
+        with pytest.raises(ValueError, match="raw") as caught:
+            next(numbers)
+    ids = "".join(note for note in caught.value.__notes__ if "at byte" in note).split("at byte ")[1].split()[0]
+    letters.add([ItemPlace(letters.folder.id, int(ids), 0)], caught.value, whole=True)
+    assert main(["channel", "dead-letters", str(tmp_path)]) == 0
+    assert f"{ids}-0 " in (told := capsys.readouterr().out)
+    assert "UndecodableError" in told
+    assert main(["channel", "dead-letters", str(tmp_path), f"{ids}-0"]) == 0
+    assert "  application/octet-stream\n  raw\n" in capsys.readouterr().out
+    assert main(["channel", "inspect", str(tmp_path)]) == 0
+    assert "failed    1 items" in capsys.readouterr().out
+    assert main(["channel", "put-back", str(tmp_path), f"{ids}-0"]) == 0
+    assert main(["channel", "put-back", str(tmp_path)]) == 0
+    assert "1 of 1 items put back\n0 of 0 items" in capsys.readouterr().out
+    assert list(ad.Dataset.from_channel(tmp_path, decode=bytes, follow=False))[12:] == [b"raw", b"raw"]
+    assert main(["channel", "put-back", str(tmp_path), "7-7"]) == 2
+    assert "has no item 7-7" in capsys.readouterr().err

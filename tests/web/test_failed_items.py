@@ -12,9 +12,13 @@ from typing import Any, TypedDict
 import pytest
 
 import asyncdata as ad
+from asyncdata.__main__ import main
 from asyncdata.web import Consumer
 from asyncdata.web.dead_letters import DeadLetters
 from asyncdata.web.folder import ChannelFolder
+from tests.web.killing import PROGRAMS, killed
+from tests.web.programs.consuming_service import COUNT, body_of
+from tests.web.serving import served
 
 pytestmark = [pytest.mark.web, pytest.mark.usefixtures("nothing_left")]
 
@@ -173,3 +177,30 @@ def test_a_letter_that_was_written_in_part_is_written_again(tmp_path: Path) -> N
     assert len(letters(tmp_path)) == 1
     asyncio.run(consume(items, 2, on_error="dead-letter"))
     assert [json.loads(letter.body) for letter in letters(tmp_path)] == [[{"x": 0}], [{"y": 0}]]
+
+
+def test_a_service_that_is_killed_trains_on_each_good_item_and_keeps_each_bad_one_once(tmp_path: Path) -> None:
+    spool, saved = tmp_path / "spool", tmp_path / "saved.json"
+    assert killed(PROGRAMS / "consuming_service.py", spool, tmp_path / "notes", saved, kills=2) == 0
+    numbers = range(COUNT)
+    trained = json.loads(saved.read_text())["trained"]
+    assert sorted(trained) == [number for number in numbers if number % 10 not in (3, 7)]
+    bad = [body_of(number) for number in numbers if number % 10 in (3, 7)]
+    lines = (spool / "dead-letters.jsonl").read_bytes().splitlines()
+    assert sorted(letter.body.encode() for letter in letters(spool)) == sorted(bad)
+    assert len(lines) >= len(bad)
+
+
+def test_dead_letters_are_put_back_through_the_service(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    spool = tmp_path / "spool"
+    asyncio.run(send(spool, '[{"x": 0}, {"y": 2}, {"x": 1}]'))
+    asyncio.run(consume(ad.Dataset.from_channel(spool, schema=Sample).map(inverse), 1, on_error="dead-letter"))
+    with served(ad.web.ingest_app(ad.DurableChannel(spool), schema=Sample)) as url:
+        assert main(["channel", "put-back", str(spool)]) == 2
+        assert "--to" in capsys.readouterr().err
+        assert main(["channel", "put-back", str(spool), "--to", f"{url}/ingest"]) == 1
+        told = capsys.readouterr().out
+        assert "refused: 422" in told
+        assert "1 of 2 items put back" in told
+    assert [json.loads(letter.body) for letter in letters(spool)] == [[{"y": 2}]]
+    assert list(ad.Dataset.from_channel(spool, follow=False)) == [{"x": 0}, {"y": 2}, {"x": 1}, {"x": 0}]
