@@ -134,9 +134,11 @@ def fingerprint(plan: Node) -> str:
 
 def state_header(place: ResumePoint, options: Options) -> dict[str, Any]:
     """Return the part that all states of a run share."""
+    from asyncdata.graph.exclusion import exclusion_digest
     from asyncdata.graph.mixtures import mixtures_in
     from asyncdata.graph.similar_plan import unordered_steps
 
+    excluded = exclusion_digest(place.plan)
     unordered = unordered_steps(settle(place.plan, options))
     mixtures = mixtures_in(place.plan)
     header = {
@@ -146,6 +148,7 @@ def state_header(place: ResumePoint, options: Options) -> dict[str, Any]:
         "shares": [list(share) for share in shares_of(place.plan)],
         "epoch": place.epoch,
         **({"unordered": unordered} if unordered else {}),
+        **({"excluded": excluded} if excluded else {}),
         **({"mixtures": mixtures} if mixtures else {}),
     }
     return {**header, "dealt": True} if place.resharded else header
@@ -156,8 +159,12 @@ def state_of(state_header: Mapping[str, Any], delivered: int, position: Position
     return with_checksum({**copied(state_header), "delivered": delivered, "position": position})
 
 
-def origin_of(state_header: Mapping[str, Any], step: int, ticket: Any) -> dict[str, Any]:
+def origin_of(place: ResumePoint, state_header: Mapping[str, Any], step: int, ticket: Any) -> dict[str, Any]:
     """Return the origin of element `step` of a run; the caller may change it."""
+    from asyncdata.graph.exclusion import left_in
+
+    rest = left_in(place.plan)
+    ticket = ticket if rest is None else rest(ticket)
     return {**copied(state_header), "step": step, "ticket": ticket}
 
 
@@ -193,6 +200,7 @@ def check_seeds(seeds: Mapping[int, int], plan: Node) -> None:
 
 def place_of(plan: Node, state: Mapping[str, Any], strict: bool, options: Options) -> ResumePoint:
     """Return where a run of `plan` with these options continues from `state`; `ResumeError` if the two do not fit."""
+    from asyncdata.graph.exclusion import check_exclusion
     from asyncdata.graph.mixtures import fit_mixtures
     from asyncdata.graph.position_check import check_position
     from asyncdata.graph.similar_plan import check_changes, check_order, matched_steps, steps_with_words
@@ -211,6 +219,7 @@ def place_of(plan: Node, state: Mapping[str, Any], strict: bool, options: Option
     if saved["position"] not in (None, END) and saved["version"] == VERSION:
         unordered = {places.get(place) for place in saved.get("unordered", ())}
         check_order(settle(plan, options), unordered, saved["position"])
+    check_exclusion(plan, saved)
     plan = with_seeds(plan, seeds, strict, counting())
     exact = strict and saved.keys().isdisjoint(("merged", "dealt"))
     for position in plan.parse_position(saved["position"], list) if "merged" in saved else [saved["position"]]:
@@ -319,7 +328,7 @@ def merge_states(states: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     saved = [checked(state) for state in states]
     if not saved:
         raise ResumeError("merge_states needs the states of all shares, got none")
-    for name in ("plan", "seeds", "epoch", "mixtures"):
+    for name in ("plan", "seeds", "epoch", "mixtures", "excluded"):
         same(saved, name)
     if any("merged" in state for state in saved):
         raise ResumeError("merge_states needs the states of iterators, but one of these is merged already")

@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from asyncdata.observe.progress import Progress
     from asyncdata.persistence.saved_dataset import Saved
     from asyncdata.persistence.shard_formats import ShardFormat
+    from asyncdata.recorder.exclusion import Exclusion
     from asyncdata.recorder.replay import Replay
     from asyncdata.sources.listing import Pattern
     from asyncdata.tee import Consumer
@@ -849,6 +850,35 @@ class Dataset(Transformations[T]):
 
         place = place_of_origins(self._plan, [check_origin(origin)])
         return records_of(place.plan, place.start.back[0])
+
+    def exclude(self, records: Exclusion, *, keep_steps: bool = False) -> Dataset[T]:
+        """Return a dataset in which some records are never given: of this pipeline, so call it last.
+
+        Records are origins (`DatasetIterator.origin`), of which all records are left out, or dicts as `locate` returns
+        them, such as `{"file": "a.tfrecord", "record": 12}`, whose file may be named without its folder; or the path of
+        a file with such values, one a line, as `asyncdata replay --records` prints them. They are left out in every
+        epoch and turn, also from a state that was taken before they were excluded.
+
+        By default the next elements close the hole: batches are full, and the last one is smaller. With
+        `keep_steps=True` each batch has the records that it would have had, without these, so steps keep their numbers,
+        and all ranks have as many; a batch of which nothing is left is not given.
+
+        An element that was made of several records before the first batch, as by `zip`, or by a function of `flat_map`,
+        is left out as a whole. `PlanError` where single records cannot be left out, as of a cache of batches.
+
+        >>> import asyncdata as ad
+        >>> ds = ad.Dataset.range(8).shuffle(8, seed=1).batch(3)
+        >>> [batch.tolist() for batch in ds]
+        [[7, 3, 6], [4, 1, 5], [2, 0]]
+        >>> bad = [{"source": "range(8)", "index": index} for index in (3, 4)]
+        >>> [batch.tolist() for batch in ds.exclude(bad).iterate(epoch=0)]
+        [[7, 6, 1], [5, 2, 0]]
+        >>> [batch.tolist() for batch in ds.exclude(bad, keep_steps=True).iterate(epoch=0)]
+        [[7, 6], [1, 5], [2, 0]]
+        """
+        from asyncdata.recorder.exclusion import excluded
+
+        return self._next(excluded(self._plan, records, check_flag("exclude", "keep_steps", keep_steps)))
 
     def set_epoch(self, epoch: int) -> None:
         """Set the number of the next iteration, from 0. The order of `shuffle` and other random draws depend on it.

@@ -168,7 +168,7 @@ class Reader:
         if held.piece is None or not given:
             raise LookupError("no element was read yet: read one before you ask for its origin")
         (ticket,) = held.piece.tickets.encoded(given - 1, given)
-        return origin_of(self.header, held.delivered + given - 1, ticket)
+        return origin_of(self.place, self.header, held.delivered + given - 1, ticket)
 
     @property
     def header(self) -> dict[str, Any]:

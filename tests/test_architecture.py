@@ -55,6 +55,7 @@ LAYERS = (
         "graph.hashed_callables",
         "graph.content_hash",
         "graph.identity",
+        "graph.exclusion",
         "graph.mixtures",
         "graph.position_check",
         "graph.similar_plan",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from argparse import ArgumentParser, Namespace
 from typing import Any
 
@@ -27,6 +28,9 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("pipeline", metavar="FILE.py:NAME", help="the pipeline: a dataset in that file, or a function")
     parser.add_argument("--step", type=int, required=True, metavar="N", help="the number of the element in its epoch")
     parser.add_argument("--epoch", type=int, metavar="E", help="its epoch, if the log has several with that step")
+    parser.add_argument(
+        "--records", action="store_true", help="print only the records, one a line, as Dataset.exclude reads them"
+    )
     parser.set_defaults(run=run)
 
 
@@ -34,6 +38,10 @@ def run(arguments: Namespace) -> int:
     """Print the records and the element."""
     origin = step_origin(read_logs(paths_of([arguments.log])), arguments.step, arguments.epoch)
     ds = pipeline_of(arguments.pipeline)
+    if arguments.records:
+        for record in ds.locate(origin):
+            print(json.dumps(record))
+        return 0
     print(f"epoch {origin['epoch']}, step {origin['step']}")
     for record in ds.locate(origin):
         print(f"  {words_of_record(record)}")

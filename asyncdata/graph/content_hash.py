@@ -123,8 +123,10 @@ KINDS: Final = CO_VARARGS | CO_VARKEYWORDS | CO_GENERATOR | CO_COROUTINE | CO_AS
 
 
 def contents(plan: Node) -> list[str]:
-    """Return, for each step of a plan's account, a hash of all in it that stored elements depend on."""
-    return [contents_of(node.contents) for node in nodes_of(plan) if node.identity is not None]
+    """Return, for each step of a plan's account, and then for each that leaves out records, a hash of all in it that
+    stored elements depend on."""
+    steps = [node for node in nodes_of(plan) if node.identity is not None]
+    return [contents_of(node.contents) for node in (*steps, *[node for node in nodes_of(plan) if node.exclusion])]
 
 
 def contents_of(values: tuple[Any, ...]) -> str:
@@ -409,7 +411,7 @@ class ContentHasher:
         """Add a pipeline that a function holds."""
         for node in nodes_of(plan):
             self.add_words(node.identity)
-            if node.identity is not None:
+            if node.identity is not None or node.exclusion:
                 for value in node.contents:
                     self.add(value)
 

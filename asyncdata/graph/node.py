@@ -311,6 +311,16 @@ class Node:
         """The function that makes datasets of its elements, whose steps are not in the plan; `None` for most nodes."""
         return None
 
+    @property
+    def exclusion(self) -> Sequence[Mapping[str, Any]]:
+        """The records that it leaves out, though the plan in a state does not say so."""
+        return ()
+
+    @property
+    def left_out(self) -> Callable[[Ticket], bool] | None:
+        """Which elements are not there, of those that its input has; `None` if all are."""
+        return None
+
     def settled(self, options: Options, numbered: bool) -> Self:
         """Return the node with what the options leave open filled in; `numbered` if a step after it divides shares."""
         return self

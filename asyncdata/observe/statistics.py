@@ -97,6 +97,8 @@ class StepStatistics(NamedTuple):
     does."""
     opened: int = 1
     """How many such datasets are open at once, about."""
+    excluded: int = 0
+    """How many elements `exclude` left out here."""
     functions: tuple[FunctionStatistics, ...] = ()
     """The functions that it calls in one pass, in this order, if there are several."""
     batched: float = 1.0
@@ -130,7 +132,7 @@ class StepStatistics(NamedTuple):
         )
         queue = "" if self.queued is None else f"{self.queued:,}"
         return (
-            self.step,
+            f"{self.step}: {self.excluded:,} left out" if self.excluded else self.step,
             f"{self.items:,}",
             f"{self.failed:,}" if self.failed else "",
             f"{self.retries:,}" if self.retries else "",

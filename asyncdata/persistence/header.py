@@ -85,6 +85,8 @@ class Header(NamedTuple):
                 )
                 raise another(path, words)
         if (place := changed(self.contents, now.contents)) is not None:
+            if place >= len(now.plan):
+                raise another(path, "exclude() leaves out other records now")
             raise another(path, f"step {place + 1}, {label_text(now.plan[place])}, has other code or data now")
         if self.shares != now.shares:
             raise another(path, f"it is of share {self.shares}, and this is {now.shares}")

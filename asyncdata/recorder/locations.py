@@ -23,6 +23,7 @@ from asyncdata.transforms.cardinality import AssertCardinality, PadToCardinality
 from asyncdata.transforms.concatenate import Concatenate
 from asyncdata.transforms.distinct import Distinct
 from asyncdata.transforms.enumerate import Enumerate
+from asyncdata.transforms.exclude import DropEmpty, Exclude
 from asyncdata.transforms.filter import Filter
 from asyncdata.transforms.flat_map import FlatMap
 from asyncdata.transforms.global_shuffle import Permute
@@ -227,7 +228,7 @@ NAMES_PASS: Final = (Permute, Prefetch, Shard, Shuffle, Skip, Take, Filter, Repe
 PASSED_ONE_FOR_ONE: Final = (Map, MapBatches, Prefetch, PrefetchToDevice, RateLimit)
 
 SAME: Final = (
-    *(AssertCardinality, Balance, Distinct, Filter, IgnoreErrors, Permute, Resample, Scan),
+    *(AssertCardinality, Balance, Distinct, DropEmpty, Exclude, Filter, IgnoreErrors, Permute, Resample, Scan),
     *(Shuffle, Skip, Take, TakeWhile, Unique, *PASSED_ONE_FOR_ONE),
 )
 

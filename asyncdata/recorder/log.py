@@ -20,6 +20,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 from asyncdata.checkpoint import ResumePoint, shares_of
 from asyncdata.errors import ResumeError, StageError
+from asyncdata.graph.exclusion import left_in
 from asyncdata.runtime.tickets import Tickets
 from asyncdata.storage import local_path
 
@@ -43,6 +44,7 @@ class RunLog:
     def __init__(self, path: str | os.PathLike[str], place: ResumePoint) -> None:
         self.path = log_path(Path(local_path(path, "a log of a run")), shares_of(place.plan))
         self.begin = self.noted = place.delivered
+        self.left_in = left_in(place.plan)
         self.each = place.each
         self.pending: dict[int, str] = {}
         self.chain = b""
@@ -58,7 +60,10 @@ class RunLog:
             start = self.noted - delivered
             if start < count:
                 end = ",1]" if failed else "]"
-                for place, ticket in enumerate(encoded(tickets, start, count), self.noted):
+                found = encoded(tickets, start, count)
+                if self.left_in is not None:
+                    found = [None if ticket is None else self.left_in(ticket) for ticket in found]
+                for place, ticket in enumerate(found, self.noted):
                     self.pending[place] = f"[{place},{text_of(ticket)}{end}"
                 self.noted = delivered + count
 

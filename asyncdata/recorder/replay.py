@@ -14,6 +14,7 @@ from asyncdata.graph.optimizer import Planner, settle
 from asyncdata.iterator import DatasetIterator
 from asyncdata.options import Options
 from asyncdata.runtime.closing import Closable
+from asyncdata.transforms.exclude import unexcluded
 
 __all__ = ("Origin", "Replay", "check_origin", "replayed")
 
@@ -88,7 +89,7 @@ class Replay(Closable, Generic[T]):
 
 def replayed(plan: Node, origins: Iterable[Origin], options: Options) -> Replay[Any]:
     """Return the elements with these origins; raise for the first that cannot be had again."""
-    listed = [check_origin(origin) for origin in origins]
+    listed, plan = [check_origin(origin) for origin in origins], unexcluded(plan)
     for node in nodes_of(plan):
         if node.once and listed:
             raise ResumeError(

@@ -11,7 +11,7 @@ from asyncdata.elements.structure import nbytes
 from asyncdata.errors import StageError
 from asyncdata.runtime.tickets import NOTHING, JoinedTickets, Tickets, TicketsAfterSkip
 
-__all__ = ("DELIVERED", "Block", "Blocks", "Demand", "Failure", "fail")
+__all__ = ("DELIVERED", "Block", "Blocks", "Demand", "Failure", "LeftOut", "fail", "is_left_out")
 
 
 @final
@@ -34,6 +34,15 @@ class Failure:
 
     def __repr__(self) -> str:
         return f"Failure({self.error!r}{', of_source=True' if self.of_source else ''})"
+
+
+class LeftOut(Exception):  # noqa: N818 - never raised
+    """The error of what `exclude` leaves out, where its place counts; users never see it."""
+
+
+def is_left_out(item: Any) -> bool:
+    """Return whether an item is the place of something that was left out."""
+    return type(item) is Failure and type(item.error) is LeftOut
 
 
 DELIVERED: Final = StageError("this failure was delivered already")

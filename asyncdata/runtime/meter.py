@@ -10,7 +10,7 @@ from math import frexp
 from typing import Any, Final, Protocol
 from weakref import ref
 
-from asyncdata.runtime.block import Block, Blocks, Failure
+from asyncdata.runtime.block import Block, Blocks, Failure, is_left_out
 from asyncdata.runtime.host_resources import IDLE_TIME, idle_cores
 from asyncdata.runtime.queue import BlockQueue
 from asyncdata.runtime.spans import RECORDERS, record
@@ -162,6 +162,7 @@ class Meter:
         "computed",
         "costs",
         "each",
+        "excluded",
         "failed",
         "full",
         "function_seconds",
@@ -188,7 +189,7 @@ class Meter:
         """The step that is measured."""
         self.inside = inside
         """The meter of pipelines inside the step: their work counts for the step, their elements do not."""
-        self.items = self.failed = 0
+        self.items = self.failed = self.excluded = 0
         self.own = 0.0
         """Seconds in the engine's thread, without those of the input."""
         self.pulled: float | None = None
@@ -328,7 +329,7 @@ class Meter:
 
 def failures(block: Block) -> int:
     """Return how many elements of a block have failed."""
-    return sum([type(item) is Failure for item in block.items])
+    return sum([type(item) is Failure and not is_left_out(item) for item in block.items])
 
 
 class Meters:

@@ -18,7 +18,7 @@ from asyncdata.executors.retry import unwrapped
 from asyncdata.executors.scope import Scope
 from asyncdata.graph.node import Node, PlaceBelow, Unary, nodes_of, repeated_ones, scaled
 from asyncdata.graph.stages import Fold, Stage, Step
-from asyncdata.runtime.block import Block, Blocks, Demand, Failure
+from asyncdata.runtime.block import Block, Blocks, Demand, Failure, LeftOut, is_left_out
 from asyncdata.runtime.resharding import Resharding, listed
 from asyncdata.runtime.source_state import RestorableItem
 from asyncdata.runtime.tickets import END, NOTHING, Position, ReplayedTickets, Start, Ticket, Tickets, plain, replaying
@@ -108,9 +108,16 @@ class Batch(Unary):
             name_member(error, members)
             return noted(error, self.written, members)
 
+    def made_of_rest(self, items: list[Any], tickets: Tickets, at: int) -> Any:
+        """Return a batch of those of some elements that are not left out."""
+        rest = [item for item in items if not is_left_out(item)]
+        return self.made(rest, tickets, at) if rest else Failure(LeftOut())
+
     def batch_of(self, block: Block) -> Any:
         """Return a batch of all elements of a block, or the failure in its place; columns are joined without making
         elements."""
+        if block.failed:
+            return self.made_of_rest(block.items, block.tickets, 0)
         if not block.columns or not self.stacks:
             return self.made(block.items, block.tickets, 0)
         return self.joined(block.columns, block.tickets, 0, len(block))
@@ -182,7 +189,7 @@ class Batcher(Step):
             return self.cut(before) if self.count >= self.size else Block([])
         out: list[Block] = []
         for piece in block.pieces():
-            if piece.failed:
+            if piece.failed and not is_left_out(piece.items[0]):
                 self.overtaken = self.count
                 after = self.spot(piece.tickets, 1)
                 out.append(Block(piece.items, PassedTickets(alone(piece.tickets[0]), before, after), True))
@@ -207,7 +214,7 @@ class Batcher(Step):
         end, columns, tickets = stops[-1], block.columns, block.tickets
         spans = zip(chain((0,), stops), stops, strict=False)
         if not columns or not self.node.stacks or (end < FEW * len(stops) and columns[0].bare):
-            made, items = self.node.made, block.items
+            made, items = self.node.made_of_rest if block.failed else self.node.made, block.items
             batches = [made(items[start:stop], tickets, start) for start, stop in spans]
         elif len(stops) == 1 and end == self.count:
             batches = [self.node.joined(columns, tickets, 0, end)]
@@ -347,12 +354,18 @@ async def remade(
     """Yield `make(members)` for each of these tickets, whose members are elements of `node`; one without members passes
     alone.
 
-    If all results come `in_batches`, an element that failed before and succeeds now is a batch of its own.
+    If all results come `in_batches`, an element that failed before and succeeds now is a batch of its own. What is left
+    out now is in none, and of a result without others only the place remains.
     """
-    members = [members_of(ticket) for ticket in tickets]
+    members, absent = [members_of(ticket) for ticket in tickets], node.left_out
+    if absent is not None:
+        members = [[member for member in one if not absent(member)] for one in members]
     inner = Demand()
     async with aclosing(node.open(scope, inner, Start(END, [*chain.from_iterable(members)]))) as source:
         for place, one in enumerate(members):
+            if not one:
+                yield Block([Failure(LeftOut())], ReplayedTickets(tickets, place, place + 1, END), True)
+                continue
             found = await exactly(source, inner, len(one))
             if found is None:
                 return

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from contextlib import aclosing
 from dataclasses import dataclass, field
@@ -123,6 +123,10 @@ class Called(Unary):
     @property
     def preserves_tickets(self) -> bool:
         return self.workers is None or self.ordered is not False
+
+    @property
+    def left_out(self) -> Callable[[Ticket], bool] | None:
+        return self.input.left_out
 
     @property
     def in_order(self) -> bool:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from asyncdata.graph.node import PHYSICAL, OneForOne
 from asyncdata.graph.stages import Transfer
 from asyncdata.options import AUTOTUNE
+from asyncdata.runtime.tickets import Ticket
 
 __all__ = ("Prefetch",)
 
@@ -31,6 +33,10 @@ class Prefetch(OneForOne):
     @property
     def elementwise(self) -> bool:
         return True
+
+    @property
+    def left_out(self) -> Callable[[Ticket], bool] | None:
+        return self.input.left_out
 
     def label(self) -> str:
         return f"prefetch({'AUTOTUNE' if self.buffer_size == AUTOTUNE else self.buffer_size})"

@@ -55,11 +55,12 @@ ABSTRACT = {
     "IndexedSource",
     "IteratorSource",
     "InMemorySource",
+    "Transparent",
     "Unary",
 }
 """Classes of which no pipeline has a node."""
 
-PLANNED = {"Chosen", "MapAndBatch", "Members", "ShuffleRepeat", "RemotePlan"}
+PLANNED = {"Chosen", "DropEmpty", "MapAndBatch", "Members", "ShuffleRepeat", "RemotePlan"}
 """Nodes that are made while a pipeline runs, after its words were said."""
 
 
@@ -113,6 +114,7 @@ def examples(folder: Path) -> dict[str, ad.Dataset[Any]]:
         "Distinct": RANGE.distinct(number),
         "ElementFile": ad.Dataset(load.function.fn(next(iter(load.inputs[0].items)))),  # type: ignore[attr-defined]
         "Elements": ad.Dataset.from_list([1, 2]),
+        "Exclude": RANGE.exclude([{"source": "range(9)", "index": 1}]),
         "Enumerate": RANGE.enumerate(),
         "FileCache": RANGE.cache(folder / "kept"),
         "Filter": RANGE.filter(number),

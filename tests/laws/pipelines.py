@@ -156,6 +156,31 @@ def numbers(draw: st.DrawFn) -> Pipeline:
     return Pipeline(f"range{bounds}", lambda: ad.Dataset.range(*bounds), lambda epoch: reference.range_(*bounds))
 
 
+def left_out(draw: st.DrawFn) -> Pipeline:
+    """Numbers of which some are left out, or batches of these, with holes or without."""
+    count, size, keep = draw(SIZES) + 1, draw(st.sampled_from([0, 2, 3])), draw(st.booleans())
+    gone = draw(st.sets(st.integers(0, count - 1), min_size=1, max_size=5))
+    records = [{"source": f"range({count})", "index": number} for number in gone]
+    whole = ad.Dataset.range(count)
+    keep = keep and size > 0
+
+    def meaning(_: Epoch) -> Iterable[Any]:
+        if not size:
+            return [number for number in range(count) if number not in gone]
+        if not keep:
+            return reference.batch([number for number in range(count) if number not in gone], size)
+        spans = [range(start, min(start + size, count)) for start in range(0, count, size)]
+        rest = [[number for number in span if number not in gone] for span in spans]
+        return [reference.stack(batch) for batch in rest if batch]
+
+    return Pipeline(
+        f"range({count}){f'.batch({size})' if size else ''}.exclude({sorted(gone)}, keep_steps={keep})",
+        lambda: (whole.batch(size) if size else whole).exclude(records, keep_steps=keep),
+        meaning,
+        counted=not keep,
+    )
+
+
 def slices(draw: st.DrawFn) -> Pipeline:
     rows = draw(SIZES)
     tensors = draw(
@@ -299,6 +324,7 @@ SOURCES = (
     from_files,
     from_files,
     from_source,
+    left_out,
     slices,
     one_tensor,
     counted,

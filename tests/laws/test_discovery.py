@@ -33,6 +33,7 @@ ABSTRACT = {
     "OneForOne",
     "ParsedFile",
     "IteratorSource",
+    "Transparent",
     "Unary",
 }
 """Bases, of which no pipeline has a node."""

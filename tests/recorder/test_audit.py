@@ -233,6 +233,11 @@ def test_the_commands_audit_and_replay(tmp_path: Path, capsys: pytest.CaptureFix
     out = capsys.readouterr().out
     assert f"range(10) index {batches[1][0]}" in out
     assert str(batches[1]) in out
+    assert main(["replay", str(log), f"{program}:ds", "--step", "1", "--records"]) == 0
+    (tmp_path / "bad.jsonl").write_text(capsys.readouterr().out)
+    without = ds.exclude(tmp_path / "bad.jsonl").with_options(ad.Options(record=tmp_path / "other.jsonl"))
+    left = [x for batch in without for x in batch]
+    assert sorted(left) == sorted({*range(10)} - {*batches[1]})
     assert main(["replay", str(log), f"{program}:ds", "--step", "9"]) == 1
     assert "no step 9" in capsys.readouterr().err
     assert main(["trace-record", "range(10):7", f"{program}:ds", str(log)]) == 0
