@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sys
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -106,6 +107,8 @@ class Reader:
         self.options = planner.options
         self.placement = self.options.placement or "thread"
         self.alone = ExclusiveUse()
+        self.left_out: dict[int, list[range]] = {}
+        """Which steps are left out, by the epoch."""
         self.begin(place)
         forks.register(self)
 
@@ -215,7 +218,7 @@ class Reader:
 
         def loaded() -> T:
             self.check_open()
-            while not self.waiting and not self.left:
+            while not self.left and not (self.has_piece() if self.left_out else self.waiting):
                 self.receive(interrupts)
             return use()
 
@@ -236,7 +239,7 @@ class Reader:
         try:
             self.alone.enter(me)
             self.check_open()
-            while not self.waiting and not self.left:
+            while not self.left and not (self.has_piece() if self.left_out else self.waiting):
                 await self.receive_async()
             return use()
         finally:
@@ -264,6 +267,46 @@ class Reader:
         self.held = held
         self.items = held.items
         del waiting[0]
+
+    def has_piece(self) -> bool:
+        """Return whether a piece waits; drop the steps before it that are left out, and end it before the next ones."""
+        while self.waiting:
+            waiting, held, delivered = self.waiting, self.held, self.counted()
+            piece, (first, stop) = waiting[0], self.next_gap(delivered)
+            size = min((stop if first == delivered else first) - delivered, len(piece))
+            if piece.source_failures(len(piece)) or (first > delivered and size == len(piece)):
+                return True
+            rest = deque[Block](islice(waiting, 1, None))
+            if size < len(piece):
+                rest.appendleft(piece.part(size, len(piece)))
+            if first > delivered:
+                rest.appendleft(piece.part(0, size))
+            else:
+                self.record(held)
+                if self.log is not None:
+                    self.log.pass_over(delivered + size)
+                held = Held(delivered, piece.part(0, size), iter(()), iter(()))
+            # no call from here on
+            if self.closed or self.waiting is not waiting:
+                raise moved()
+            self.held, self.waiting = held, rest
+        return False
+
+    def next_gap(self, step: int) -> tuple[int, int]:
+        """Return the first step from `step` on that is left out, and where these steps end."""
+        gaps = [
+            (max(step, one.start), one.stop) for one in self.left_out.get(self.epoch, ()) if one.stop > step and one
+        ]
+        return min(gaps, default=(sys.maxsize, sys.maxsize))
+
+    def skip_steps(self, steps: range) -> None:
+        """Leave out steps of this epoch that are not delivered yet."""
+        self.left_out.setdefault(self.epoch, []).append(steps)
+        held, self.items = self.held, iter(())
+        if held.piece is not None and held.left:
+            given = len(held.piece) - held.left
+            self.waiting.appendleft(held.piece.part(given, len(held.piece)))
+            self.held = Held(held.delivered, held.piece.part(0, given), iter(()), iter(()))
 
     def cut(self, most: int) -> Block | None:
         """Take at most `most` elements of the next piece at once; `None` if it must be read one by one."""
@@ -814,6 +857,24 @@ class DatasetIterator(Closable, Generic[T]):
         """
         self._reader.check_open()
         self._reader.exclusively(partial(self._reader.set_weights, weights))
+
+    def skip_steps(self, steps: range) -> None:
+        """Leave out the steps with these numbers, from 0, of this epoch when they are reached; states count them.
+
+        Call it again after a resume: what is left of the range is left out. The elements are made and dropped. The
+        failure of a source is not left out. To leave out what is in them for good, on all ranks and in later epochs,
+        see `Dataset.exclude`.
+
+        >>> import asyncdata as ad
+        >>> with ad.Dataset.range(8).batch(2).iterate() as batches:
+        ...     batches.skip_steps(range(1, 3))
+        ...     [batch.tolist() for batch in batches]
+        [[0, 1], [6, 7]]
+        """
+        if type(steps) is not range or steps.step != 1 or steps.start < 0:
+            raise PlanError(f"skip_steps() takes the numbers of steps, as range(100, 110), got {steps!r:.80}")
+        self._reader.check_open()
+        self._reader.exclusively(partial(self._reader.skip_steps, steps))
 
     def paused(self) -> AbstractContextManager[None]:
         """Pause `prefetch_to_device` until this is left: it copies nothing, and does not call the device.

@@ -98,6 +98,10 @@ class LoaderIterator(Generic[T]):
         """Change the weights of a mixture from the next batch on: see `DatasetIterator.set_weights`."""
         self._batches.set_weights(weights)
 
+    def skip_steps(self, steps: range) -> None:
+        """Leave out steps by their numbers: see `DatasetIterator.skip_steps`."""
+        self._batches.skip_steps(steps)
+
     def stats(self) -> Statistics:
         """Return the statistics of this epoch so far: see `DatasetIterator.stats`."""
         return self._batches.stats()
@@ -262,6 +266,18 @@ class Loader(Closable, Generic[T]):
         [[90, 91], [92, 93]]
         """
         self._current.set_weights(weights)
+
+    def skip_steps(self, steps: range) -> None:
+        """Leave out the batches of the current epoch with these numbers, from 0: see `DatasetIterator.skip_steps`.
+
+        >>> import asyncdata as ad
+        >>> from asyncdata.integrations.loader import Loader
+        >>> loader = Loader(ad.Dataset.range(8).batch(2))
+        >>> loader.skip_steps(range(1, 3))
+        >>> [batch.tolist() for batch in loader]
+        [[0, 1], [6, 7]]
+        """
+        self._current.skip_steps(steps)
 
     def stats(self) -> Statistics:
         """Return the statistics of the current epoch so far, until the next one begins: print them.

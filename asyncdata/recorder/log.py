@@ -67,6 +67,11 @@ class RunLog:
                     self.pending[place] = f"[{place},{text_of(ticket)}{end}"
                 self.noted = delivered + count
 
+    def pass_over(self, delivered: int) -> None:
+        """Note nothing of the elements up to this number, which were left out."""
+        with self.lock:
+            self.noted = max(self.noted, delivered)
+
     def is_long(self) -> bool:
         """Return whether so much has come that it must be written."""
         return len(self.pending) >= MANY
