@@ -21,8 +21,6 @@ from typing import Any, Final, NamedTuple, cast
 
 from asyncdata.errors import ResumeError
 from asyncdata.executors.element_rng import Chance
-from asyncdata.graph.content_hash import contents
-from asyncdata.graph.identity import words_of
 from asyncdata.graph.node import Node, nodes_of
 from asyncdata.graph.optimizer import settle
 from asyncdata.options import Options
@@ -102,6 +100,8 @@ class ResumePoint(NamedTuple):
 
 def plan_labels(plan: Node) -> list[str]:
     """Return a plan as text: what must not change between saving a state and resuming from it."""
+    from asyncdata.graph.identity import words_of
+
     return [words for node in nodes_of(plan) if (words := words_of(node)) is not None]
 
 
@@ -128,6 +128,8 @@ def shares_of(plan: Node) -> list[Share]:
 
 def fingerprint(plan: Node) -> str:
     """Return a hash of a plan's account, of the arguments that it leaves out and of the seeds that the user chose."""
+    from asyncdata.graph.content_hash import contents
+
     described = json.dumps([plan_labels(plan), contents(plan), chosen_seeds(plan)])
     return blake2b(described.encode(), digest_size=16).hexdigest()
 
@@ -419,6 +421,8 @@ def compare(was: list[str], plan: Node, version: int = VERSION) -> None:
 
 def words_in(version: int) -> Callable[[Node], str | None]:
     """Return the function whose texts states of a version have."""
+    from asyncdata.graph.identity import words_of
+
     return IDENTITY if version == OLDEST else words_of
 
 

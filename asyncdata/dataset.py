@@ -37,7 +37,6 @@ from asyncdata.engines.no_loop import elements_by_hand
 from asyncdata.errors import PlanError
 from asyncdata.executors.function_call import Call
 from asyncdata.formats.record_limits import CACHED_RECORD_BYTES
-from asyncdata.graph.content_hash import contents
 from asyncdata.graph.epochs import Epochs
 from asyncdata.graph.node import Node, check_count
 from asyncdata.graph.optimizer import Planner
@@ -651,6 +650,7 @@ class Dataset(Transformations[T]):
         >>> len(squares), squares[3]
         (4, (3, 9))
         """
+        from asyncdata.graph.content_hash import contents
         from asyncdata.persistence.saved_dataset import save
         from asyncdata.storage import local_path
 
@@ -775,6 +775,7 @@ class Dataset(Transformations[T]):
         storage_options: Mapping[str, Any] | None,
         progress: Callable[[int, int], object] | None,
     ) -> list[str]:
+        from asyncdata.graph.content_hash import contents
         from asyncdata.persistence.shards import ShardedWrite
 
         digests_seeds_total = contents(self._plan), chosen_seeds(self._plan), self.cardinality()

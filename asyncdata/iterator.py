@@ -19,7 +19,7 @@ from asyncdata.checkpoint import ResumePoint, origin_of, place_of, state_header,
 from asyncdata.elements.structure import spec_of
 from asyncdata.elements.validation import check_flag
 from asyncdata.engines.base import Engine, LoopEngine, RunSpec, TaskEngine
-from asyncdata.engines.stall import Patience, stall_report
+from asyncdata.engines.stall import Patience
 from asyncdata.engines.thread import thread_engine
 from asyncdata.errors import ClosedError, ConcurrentUseError, PlanError, StructureError
 from asyncdata.graph.node import Node, UnseekableError, check_count, nodes_of
@@ -489,6 +489,8 @@ class Reader:
 
     def report(self) -> bool:
         """Log which step is waited for, and where it is."""
+        from asyncdata.engines.stall_report import stall_report
+
         if self.engine is not None:
             log.warning("%s", stall_report(self.times.waits, self.stats().steps, *self.engine.at_work()))
         return True

@@ -93,7 +93,7 @@ LATE = {
     "asyncdata.checkpoint": "files of states, and the checks of a resume",
     "asyncdata.dataset": "each method imports what it alone needs",
     "asyncdata.dataset_arguments": "likewise",
-    "asyncdata.engines.stall": "the report on a stalled pipeline",
+    "asyncdata.engines.stall_report": "statistics, which most programs do not ask for",
     "asyncdata.executors.autotuned_workers": "worker processes",
     "asyncdata.graph.optimizer": "clusters, and steps that a rule makes",
     "asyncdata.iterator": "devices, a process of its own, statistics and the dashboard",

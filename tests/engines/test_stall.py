@@ -19,6 +19,7 @@ import pytest
 
 import asyncdata as ad
 from asyncdata.engines import stall
+from asyncdata.engines.stall_report import stall_report
 
 SOON = 0.05
 
@@ -231,7 +232,7 @@ def test_a_report_holds_no_frames() -> None:
     assert begun.wait(60)
     gc.disable()
     try:
-        assert "in waits" in stall.stall_report(1.0, [], [thread], [])
+        assert "in waits" in stall_report(1.0, [], [thread], [])
         over.set()
         thread.join()
         assert found[0]() is None

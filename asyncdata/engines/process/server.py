@@ -36,7 +36,8 @@ from asyncdata.engines.process.protocol import (
     receive,
     send,
 )
-from asyncdata.engines.stall import Patience, stall_report
+from asyncdata.engines.stall import Patience
+from asyncdata.engines.stall_report import stall_report
 from asyncdata.engines.stats import stats_of
 from asyncdata.engines.thread import thread_engine
 from asyncdata.errors import StageError
