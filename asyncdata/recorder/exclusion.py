@@ -109,8 +109,9 @@ def placed_in(node: Node, wanted: Sequence[Record], keep_steps: bool) -> Node:
     if isinstance(node, OPENING):
         wanted = [{name: value for name, value in record.items() if name != "inside"} for record in wanted]
     parts = of_data(node)
+    names: Sequence[Any] = getattr(node, "names", ()) or range(len(parts))
     mixes = isinstance(node, (Concatenate, Sample, Choose))
-    wanted_of = [of_part(wanted, number) if mixes else wanted for number in range(len(parts))]
+    wanted_of = [of_part(wanted, name) if mixes else wanted for name in names]
     placed = dict(
         zip(parts, (placed_in(*pair, keep_steps) for pair in zip(parts, wanted_of, strict=True)), strict=True)
     )
@@ -132,7 +133,7 @@ def opens_users(node: Node) -> bool:
     return isinstance(node, OPENING) and is_users(node.function.fn)
 
 
-def of_part(wanted: Sequence[Record], number: int) -> list[Record]:
+def of_part(wanted: Sequence[Record], name: Any) -> list[Record]:
     """Return which of some records may be in one of several datasets, as that names them."""
     found: list[Record] = []
     for record in wanted:
@@ -140,7 +141,7 @@ def of_part(wanted: Sequence[Record], number: int) -> list[Record]:
         if isinstance(last, list):
             *inner, last = cast("list[Any]", last)
             rest["dataset"] = inner if len(inner) > 1 else inner[0]
-        if last is None or last == number:
+        if last is None or last == name:
             found.append(rest)
     return found
 

@@ -9,6 +9,7 @@ from typing import Any, Final, Generic, Self, TypeVar, cast
 
 from asyncdata.checkpoint import ResumePoint, place_of_origins
 from asyncdata.errors import ResumeError, annotate
+from asyncdata.graph.exclusion import exclusion_digest
 from asyncdata.graph.node import Node, nodes_of
 from asyncdata.graph.optimizer import Planner, settle
 from asyncdata.iterator import DatasetIterator
@@ -89,7 +90,7 @@ class Replay(Closable, Generic[T]):
 
 def replayed(plan: Node, origins: Iterable[Origin], options: Options) -> Replay[Any]:
     """Return the elements with these origins; raise for the first that cannot be had again."""
-    listed, plan = [check_origin(origin) for origin in origins], unexcluded(plan)
+    listed = [check_origin(origin) for origin in origins]
     for node in nodes_of(plan):
         if node.once and listed:
             raise ResumeError(
@@ -101,13 +102,14 @@ def replayed(plan: Node, origins: Iterable[Origin], options: Options) -> Replay[
     for _, some in groupby(listed, key=run_of):
         group = [*some]
         runs = [group] if in_order else [[one] for one in group]  # else they would come as they are ready
-        places += [(place_of(plan, run), run) for run in runs]
+        same = group[0].get("excluded") == exclusion_digest(plan)
+        places += [(place_of(plan if same else unexcluded(plan), run), run) for run in runs]
     return Replay(places, options.without("record"))
 
 
 def run_of(origin: Origin) -> list[Any]:
     """Return what elements of one run have in common."""
-    return [origin[name] for name in ("version", "plan", "seeds", "epoch")]
+    return [origin.get(name) for name in ("version", "plan", "seeds", "epoch", "excluded")]
 
 
 def place_of(plan: Node, origins: list[Origin]) -> ResumePoint:
