@@ -21,11 +21,11 @@ def blocks(language: str) -> list[str]:
 
 def test_the_examples_of_the_documentation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    check_examples("recipes.md")
+    check_examples("recipes.md", ("python", "pycon"))
 
 
 def test_the_debugger_stops_as_shown(tmp_path: Path) -> None:
-    (program,), (session,) = blocks("python"), blocks("text")
+    (program,), (session,) = blocks('python title="look.py"'), blocks("text")
     (tmp_path / "look.py").write_text(program)
     typed = "".join(re.findall(r"\(Pdb\) (.*\n)", session))
     run = subprocess.run(

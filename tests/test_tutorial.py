@@ -7,9 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.pages import check_examples
+from tests.pages import DOCS, check_examples
 
 
 def test_the_examples_of_the_tutorial(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    check_examples("tutorial.md")
+    check_examples("tutorial.md", ("python", "pycon"))
+
+
+def test_blocks_of_the_tutorial_can_be_pasted_into_a_file() -> None:
+    assert ">>>" not in (DOCS / "tutorial.md").read_text(encoding="utf-8")
