@@ -194,8 +194,8 @@ class GroupWork:
         """Call or await the functions on a block of one element."""
         times = self.times if self.times is not None and self.times.is_due(1) else None
         taken: list[float] = []
-        now = partial(now_on, asyncio.get_running_loop())
-        before = 0.0 if times is None else now()
+        loop = None if times is None else asyncio.get_running_loop()
+        before = 0.0 if loop is None else now_on(loop)
         for call in self.calls:
             if block.failed or not block.items:
                 break
@@ -203,8 +203,8 @@ class GroupWork:
             if type(result) is not Block:
                 result = Block([result], block.tickets, type(result) is Failure)
             block = apply_filters(block, result) if call.is_predicate else result
-            if times is not None:
-                taken.append(now() - before)
+            if loop is not None:
+                taken.append(now_on(loop) - before)
                 before += taken[-1]
         if times is not None:
             times.add(1, taken)

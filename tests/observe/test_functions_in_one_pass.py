@@ -95,6 +95,13 @@ def test_each_function_has_its_own_time(where: str) -> None:
     assert step.function_share(step.functions[0]) > 0.8
 
 
+def test_functions_of_a_pipeline_in_a_process_of_its_own_are_told_too() -> None:
+    with inline(ad.Dataset.range(200)).with_options(ad.Options(placement="process")).iterate() as elements:
+        assert len(list(elements)) == 200
+        assert names(elements.stats()) == ["map(load)", "map(augment)"]
+        assert elements.bottleneck().function in {"map(load)", ""}
+
+
 def test_times_of_functions_that_are_awaited_are_those_between_their_awaits() -> None:
     async def main() -> None:
         ds = ad.Dataset.range(20).map(fetch, num_parallel_calls=4).map(decode, pure=True)
