@@ -13,12 +13,9 @@ from asyncdata.observe.statistics import EMPTY, EngineStatistics, FunctionStatis
 from asyncdata.options import AUTOTUNE
 from asyncdata.runtime.memory_budget import MemoryBudget
 from asyncdata.runtime.meter import Meter, Meters, seconds_of_bin
-from asyncdata.transforms.batch import Batch
 from asyncdata.transforms.function_node import Called
 from asyncdata.transforms.interleave import Interleave
 from asyncdata.transforms.prefetch import Prefetch
-from asyncdata.transforms.rebatch import Rebatch
-from asyncdata.transforms.unbatch import Unbatch
 
 __all__ = ("stats_of",)
 
@@ -37,8 +34,8 @@ def stats_of(plan: Node, meters: Meters, budget: MemoryBudget) -> EngineStatisti
         tuned = chosen(node, budget)
         kind, where = kind_of(node), tuned.get("where") or (node.where if isinstance(node, Called) else "")
         step = step._replace(step=node.label(), inputs=inputs, tuned=tuned, kind=kind, where=where)
-        if isinstance(node, (Batch, Unbatch)) and step.items:
-            step = step._replace(batched=batched(node, steps[inputs[0]].items / step.items))
+        if inputs and step.items:
+            step = step._replace(batched=node.batched(steps[inputs[0]].items / step.items))
         steps.append(with_inner(step, node, meter, steps[inputs[0]].items) if kind == "merge" and inputs else step)
     clock = meters.clock
     return EngineStatistics(
@@ -114,12 +111,6 @@ def functions_of(meter: Meter, total: float) -> tuple[FunctionStatistics, ...]:
     found = sorted([*meter.function_seconds.copy().items(), *meter.within.function_seconds.copy().items()])
     measured = sum([seconds for _, seconds in found])
     return tuple([FunctionStatistics(key.name, seconds / measured * total) for key, seconds in found if measured])
-
-
-def batched(node: Batch | Unbatch, read: float) -> float:
-    """Return how many elements of a step's input are in one of its own, given how many it has read for each; some of
-    these may wait for others."""
-    return read if isinstance(node, (Rebatch, Unbatch)) else max(1.0, min(read, node.size))
 
 
 def held_of(meter: Meter) -> int | None:

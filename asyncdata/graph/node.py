@@ -339,6 +339,11 @@ class Node:
         """How many elements of its input it holds at most: read, but not part of its output yet."""
         return 0
 
+    def batched(self, read: float) -> float:
+        """Return how many elements of its input are in one of its own, having read so many for each; 1 if it makes and
+        splits no batches."""
+        return 1.0
+
     @property
     def retains_elements(self) -> bool:
         """Whether it holds elements of its input for long; these should not be in memory that is reused soon."""

@@ -131,6 +131,9 @@ class Batch(Unary):
             name_member(error, members)
             return noted(error, self.written, members)
 
+    def batched(self, read: float) -> float:
+        return max(1.0, min(read, self.size))  # some may wait for the others of their batch
+
     @property
     def cardinality(self) -> int:
         rounding = 0 if self.drop_remainder else self.size - 1

@@ -79,6 +79,9 @@ class Rebatch(Batch):
     def reshard(self, positions: Sequence[Position], resharding: Resharding) -> Position:
         return Node.reshard(self, positions, resharding)
 
+    def batched(self, read: float) -> float:
+        return read
+
     def label(self) -> str:
         return f"rebatch({list(self.sizes)}{', drop_remainder=True' if self.drop_remainder else ''})"
 

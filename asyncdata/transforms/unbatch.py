@@ -96,6 +96,9 @@ class Unbatch(Unary):
     def signature(self) -> Any:
         return unprefixed(self.input.signature)[1]
 
+    def batched(self, read: float) -> float:
+        return read
+
     @property
     def cardinality(self) -> int:
         rows = rows_of(self.input)
