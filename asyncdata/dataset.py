@@ -407,6 +407,35 @@ class Dataset(Transformations[T]):
         return Dataset(redis_source(url, stream, start, group, consumer, follow, give_up_seconds))
 
     @staticmethod
+    def from_kafka(
+        servers: str,
+        topic: str,
+        *,
+        start: Literal["oldest", "new"] = "oldest",
+        follow: bool = True,
+        give_up_seconds: float = 300.0,
+        client: Mapping[str, Any] | None = None,
+    ) -> Dataset[dict[str, Any]]:
+        """The records of a topic of Kafka, as dicts; waits for more unless `follow=False`.
+
+        An element has `key` and `value` (bytes or `None`), `headers` (a tuple of pairs of `str` and bytes), `timestamp`
+        (milliseconds), `partition` and `offset`. Those of a partition come in order, those of several as they arrive.
+        Transactions that were aborted, or are open, are not read. An iteration starts at the oldest record, or with
+        `start="new"` at the next one. From a state, which has an offset for each partition, it resumes exactly after
+        the last element; nothing is committed. Records that were removed before they were read are a `DataLossError`
+        that says how many offsets they had, and those behind them follow; keys that compaction removed are no error.
+
+        `servers` are `"host:port"`, several with commas. `client` has further arguments of `AIOKafkaConsumer`, as for
+        SASL and TLS. Needs `pip install 'asyncdata[kafka]'`.
+
+        >>> import asyncdata as ad
+        >>> samples = ad.Dataset.from_kafka("localhost:9092", "samples").map(lambda record: record["value"])
+        """
+        from asyncdata.web.sources import kafka_source
+
+        return Dataset(kafka_source(servers, topic, start, follow, give_up_seconds, client))
+
+    @staticmethod
     def from_nats(
         url: str,
         stream: str,

@@ -51,6 +51,7 @@ from asyncdata.transforms.unbatch import Unbatch
 from asyncdata.transforms.unique import Unique
 from asyncdata.transforms.window import Window
 from asyncdata.transforms.zip import Zip
+from asyncdata.web.kafka_topic import KafkaTopic
 from asyncdata.web.received import Received
 from asyncdata.web.stored import Stored
 
@@ -235,7 +236,7 @@ SAME: Final = (
 READERS: Final[tuple[tuple[Any, Callable[[Any, Ticket], Iterator[Record]]], ...]] = (
     (ParsedFile, in_file),
     (Listing, in_listing),
-    ((IndexedSource, IteratorSource, Received, Stored), in_source),
+    ((IndexedSource, IteratorSource, KafkaTopic, Received, Stored), in_source),
     ((PadToCardinality, Shard), padded),
     (SAME, same),
     ((Batch, BucketByTokenCount, Groups, Window), of_members),

@@ -108,7 +108,7 @@ class IgnoreErrors(Unary):
     def identity(self) -> str | None:
         """`on_error` and `log_warning` may change, and so may the budget: a run that has used it up can continue with
         more. A function with an attribute `beside_states` that is true leaves no trace in states."""
-        if self.on_error is not None and getattr(self.on_error.fn, "beside_states", False):
+        if getattr(getattr(self.on_error, "fn", None), "beside_states", False):
             return None
         return "ignore_errors()" if self.preserves_tickets else "ignore_errors_within()"
 

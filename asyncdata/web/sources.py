@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from inspect import iscoroutinefunction
-from typing import Any, cast
+from typing import Any, Final, cast
 from urllib.parse import urlsplit
 
 from asyncdata.elements.validation import check_flag
@@ -18,6 +18,7 @@ from asyncdata.web.decoding import Decode
 from asyncdata.web.durable import DurableChannel
 from asyncdata.web.folder import local_folder
 from asyncdata.web.http_stream import HttpStream
+from asyncdata.web.kafka_topic import KafkaTopic
 from asyncdata.web.nats_stream import NatsStream
 from asyncdata.web.queue_reader import Begin
 from asyncdata.web.queued import Queued
@@ -32,6 +33,7 @@ __all__ = (
     "channel_source",
     "decode_for",
     "http_stream_source",
+    "kafka_source",
     "maker_for",
     "nats_source",
     "redis_source",
@@ -106,6 +108,28 @@ def nats_source(
     begin, follows = begin_for(method, start), check_flag(method, "follow", follow)
     give_up = seconds_for(method, "give_up_seconds", give_up_seconds)
     return Queued(NatsStream(str(url), name, about, begin, named, follows, give_up))
+
+
+def kafka_source(
+    servers: object, topic: object, start: object, follow: object, give_up_seconds: Any, client: object
+) -> Node:
+    """Return the source for the arguments of `from_kafka`."""
+    method = "from_kafka"
+    where, name = name_for(method, "servers", servers), name_for(method, "topic", topic)
+    begin, follows = begin_for(method, start), check_flag(method, "follow", follow)
+    if client is not None and not isinstance(client, Mapping):
+        raise PlanError(f"{method}(client=) must be a dict of arguments of AIOKafkaConsumer, got {client!r:.80}")
+    more = dict(cast("Mapping[str, Any]", client or {}))
+    if taken := more.keys() & OWN:
+        raise PlanError(f"{method}(client=) may not have {', '.join(sorted(taken))}: the states hold the offsets")
+    return KafkaTopic(where, name, begin, follows, seconds_for(method, "give_up_seconds", give_up_seconds), more)
+
+
+OWN: Final = {
+    *("auto_offset_reset", "bootstrap_servers", "enable_auto_commit", "group_id", "isolation_level"),
+    *("key_deserializer", "value_deserializer"),
+}
+"""Arguments of the client that from_kafka sets, or that would change records."""
 
 
 def begin_for(method: str, start: object) -> Begin:

@@ -141,6 +141,7 @@ def examples(folder: Path) -> dict[str, ad.Dataset[Any]]:
         "Permute": RANGE.shuffle(seed=1),
         "Prefetch": RANGE.prefetch(2),
         "PrefetchToDevice": RANGE.prefetch_to_device(Accelerator()),
+        "KafkaTopic": ad.Dataset.from_kafka("localhost:9092", "samples"),
         "Queued": ad.Dataset.from_redis_stream("redis://localhost", "samples"),
         "QueryRows": ad.experimental.SqlDataset("sqlite", database, "SELECT 1", (np.int32,)),
         "RaggedBatch": ragged.ragged_batch(2),

