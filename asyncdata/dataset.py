@@ -550,6 +550,7 @@ class Dataset(Transformations[T]):
         seed: int | None = None,
         stop_on_empty_dataset: bool = False,
         rerandomize_each_iteration: bool | None = None,
+        cost: Callable[..., float] | None = None,
     ) -> Dataset[U]:
         """Elements of several datasets at random: each is the next one of a dataset that is drawn by `weights`.
 
@@ -566,6 +567,11 @@ class Dataset(Transformations[T]):
         changes them in a run. At a step at which no dataset that has a weight is left, the mixture ends; a `PlanError`
         if a dataset that is left may have a weight later.
 
+        With a `cost`, such as `lambda row: len(row["tokens"])`, weights are of the sums of what elements cost, not of
+        their numbers. Then nothing is drawn at random: the next element is of the dataset that is the furthest behind
+        its share, so that none is ever further from it than by its costliest element. A cost is a number of at least 0;
+        an element without one fails in its place.
+
         >>> import asyncdata as ad
         >>> ds = ad.Dataset.sample_from_datasets([ad.Dataset.range(9), ad.Dataset.range(90, 99)], [0.7, 0.3], seed=4)
         >>> list(ds.take(8))
@@ -574,8 +580,11 @@ class Dataset(Transformations[T]):
         >>> more_code = {0: {"web": 1, "code": 0}, 3: {"web": 0.1, "code": 0.9}}
         >>> list(ad.Dataset.sample_from_datasets(parts, more_code, seed=4).take(8))
         [0, 1, 2, 90, 91, 92, 3, 93]
+        >>> parts = {"short": ad.Dataset.from_iterable("abcd"), "long": ad.Dataset.from_iterable(["eeee"])}
+        >>> list(ad.Dataset.sample_from_datasets(parts, {"short": 0.5, "long": 0.5}, seed=1, cost=len))
+        ['eeee', 'a', 'b', 'c', 'd']
         """
-        return sampled(datasets, weights, seed, stop_on_empty_dataset, rerandomize_each_iteration)
+        return sampled(datasets, weights, seed, stop_on_empty_dataset, rerandomize_each_iteration, cost)
 
     @staticmethod
     def choose_from_datasets(
@@ -1181,12 +1190,19 @@ def loaded(
     return Dataset(Map(dataset.plan, (call,)), made_from=(dataset,))
 
 
-def sampled(datasets: Any, weights: Any, seed: int | None, stop: bool, rerandomize: bool | None) -> Dataset[Any]:
+def sampled(
+    datasets: Any,
+    weights: Any,
+    seed: int | None,
+    stop: bool,
+    rerandomize: bool | None,
+    cost: Callable[..., float] | None,
+) -> Dataset[Any]:
     """Return the dataset of elements that are drawn from several."""
     from asyncdata.transforms.sample_from_datasets import Sample
 
     names, plans, options = named_plans_of("sample_from_datasets", datasets)
-    plan = Sample.of(plans, weights, seed, stop=stop, rerandomize=rerandomize, names=names)
+    plan = Sample.of(plans, weights, seed, stop=stop, rerandomize=rerandomize, names=names, cost=cost)
     return Dataset(plan, options, [*datasets.values()] if names else datasets)
 
 

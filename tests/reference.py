@@ -847,6 +847,32 @@ def sample_from_datasets(
             ended += 1
 
 
+def sample_by_cost(
+    inputs: list[Elements], weights: Callable[[int], list[float]], seed: int, cost: Callable[[Any], float]
+) -> Iterator[Any]:
+    """The next element is of the dataset whose clock is the furthest behind; its cost moves that clock."""
+    ranks, iterators = mixed(0, len(inputs), epoch_key(seed, ())).tolist(), dict(enumerate(map(iter, inputs)))
+    clocks, now, given, costs, by = [0.0] * len(inputs), 0.0, 0, list[float](), weights(0)
+    while left := [number for number in iterators if weights(given)[number]]:
+        if (likely := weights(given)) != by:
+            shares = [[one / sum(some) for one in some] for some in (by, likely)]
+            clocks = [
+                now + (max(0.0, clock - now) * old / new if new else 0.0)
+                for clock, old, new in zip(clocks, *shares, strict=True)
+            ]
+            by = likely
+        chosen = min(left, key=lambda number: (clocks[number], ranks[number]))
+        try:
+            element = next(iterators[chosen])
+        except StopIteration:
+            del iterators[chosen]
+            continue
+        yield element
+        given, costs = given + 1, costs + [cost(element)] * (cost(element) > 0)
+        now, mean = clocks[chosen], sum(costs) / len(costs) if costs else 1.0
+        clocks[chosen] = now + (cost(element) or mean / 1024) * (sum(by) / by[chosen])
+
+
 def choose_from_datasets(inputs: list[Elements], choices: Elements, stop: bool = True) -> Iterator[Any]:
     """A choice of a dataset that has ended ends all or is passed over; at the latest when all are known to have."""
     left = dict(enumerate(map(iter, inputs)))

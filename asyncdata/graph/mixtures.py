@@ -73,8 +73,8 @@ def described(node: Sample, steps: list[int]) -> dict[str, Any]:
 
 
 def hash_of_weights(node: Sample) -> str:
-    """Return a hash of the weights that a mixture has in the program, and of how they change."""
-    return contents_of(node.replaced or (node.weights, node.schedule))
+    """Return a hash of the weights that a mixture has in the program, of how they change and what they are of."""
+    return contents_of((*(node.replaced or (node.weights, node.schedule)), node.cost))
 
 
 def probes_of(node: Sample) -> list[str]:

@@ -29,7 +29,7 @@ from asyncdata.runtime.tickets import (
 from asyncdata.transforms.batch import BatchState
 from asyncdata.transforms.dealing import Dealing
 
-__all__ = ("Balance",)
+__all__ = ("Balance", "number_of")
 
 METHOD: Final = "balance"
 

@@ -14,6 +14,7 @@ from asyncdata.errors import annotate
 from asyncdata.executors.function_call import INLINE_GROUP, ChunkSizer
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
 from asyncdata.runtime.tickets import Tickets
+from asyncdata.transforms.mixture_turns import CostTurns
 
 __all__ = ("Choices", "DrawnBlock", "DrawnPiece", "MixtureReader")
 
@@ -59,6 +60,9 @@ class MixtureReader:
         self.iterators = [NOTHING_HERE] * len(begins)
         self.sources: dict[int, Blocks] = {}
         self.slow: set[int] = set()
+        self.price: Callable[[Block], tuple[Block, list[float]]] | None = None
+        """The costs of the elements of a block, in which those without a cost have failed."""
+        self.costs: dict[int, Iterator[float]] = {}
         self.failed = False
         self.demand = Demand()
         self.pace = ChunkSizer(INLINE_GROUP)
@@ -94,6 +98,32 @@ class MixtureReader:
             self.pace.measured(len(out), time.perf_counter() - begin)
         return DrawnBlock(out, self.failed and Failure in set(map(type, out)), pieces, ended)
 
+    async def draw_in_turn(self, turns: CostTurns, most: int, want: Demand) -> tuple[Choices, DrawnBlock]:
+        """Draw at most so many elements, each of the input whose turn it is; fewer as `draw` does."""
+        begin = time.perf_counter()
+        out, chosen, pieces, ended = list[Any](), list[int](), dict[int, list[DrawnPiece]](), None
+        while len(out) < most:
+            index = turns.heap[0][2]
+            if not self.left[index]:
+                if out and index in self.slow:
+                    break
+                block = await self.pull(index, turns.expected(index, want.items - len(out)))
+                if block is None:
+                    ended = index
+                    break
+                pieces.setdefault(index, []).append(DrawnPiece(block.tickets, 0))
+            elif index not in pieces:
+                pieces[index] = [DrawnPiece(*self.place(index))]
+            out.append(next(self.iterators[index]))
+            turns.took(next(self.costs[index]))
+            chosen.append(index)
+            self.left[index] -= 1
+        drawn = np.array(chosen, np.intp)
+        self.release(pieces)
+        if out:
+            self.pace.measured(len(out), time.perf_counter() - begin)
+        return drawn, DrawnBlock(out, self.failed and Failure in set(map(type, out)), pieces, ended)
+
     def held(self, needed: npt.NDArray[np.intp]) -> dict[int, list[DrawnPiece]]:
         """Return the piece of each input that is needed and has something here."""
         if not self.left.any():
@@ -128,6 +158,9 @@ class MixtureReader:
         else:
             self.slow.discard(index)
         if block is not None:
+            if self.price is not None:
+                block, costs = self.price(block)
+                self.costs[index] = iter(costs)
             self.put(index, block)
         return block
 
@@ -150,6 +183,10 @@ class MixtureReader:
     def let_go(self, drawn: Choices, pieces: dict[int, list[DrawnPiece]]) -> None:
         """Record the draws, and release blocks that were drawn to their end."""
         self.left -= np.bincount(drawn, minlength=len(self.left))
+        self.release(pieces)
+
+    def release(self, pieces: dict[int, list[DrawnPiece]]) -> None:
+        """Release the blocks of inputs that were drawn to their end."""
         for index in pieces:
             if not self.left[index]:
                 self.iterators[index] = NOTHING_HERE

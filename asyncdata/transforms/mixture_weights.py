@@ -7,6 +7,9 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias, cast
 
+import numpy as np
+import numpy.typing as npt
+
 from asyncdata.errors import PlanError
 from asyncdata.executors.function_call import Call
 from asyncdata.graph.node import Planned
@@ -166,6 +169,23 @@ class WeightsByStep:
     def shown(self, place: int) -> str:
         """Return a dataset as messages name it."""
         return repr(self.names[place]) if self.names else f"dataset {place}"
+
+    def left(
+        self, weights: Weights, step: int, ended: Sequence[int], ahead: bool = False
+    ) -> npt.NDArray[np.float64] | None:
+        """Return the weights of the datasets that have not ended; `None` if there are none: an error if one may have a
+        weight later, unless this is `ahead` of the element that is drawn."""
+        likely = np.array(weights)
+        likely[list(ended)] = 0
+        if likely.any():
+            return likely
+        if not ahead and (later := self.later(step, ended)):
+            raise PlanError(
+                f"{METHOD}(weights=): at step {step} no dataset that has a weight is left, but "
+                f"{', '.join(map(self.shown, later)):.200} may have one later: give it a weight, or repeat the "
+                "datasets that end before"
+            )
+        return None
 
     def later(self, step: int, ended: Sequence[int]) -> list[int]:
         """Return the datasets left that may have a weight after a step at which none of those left has one."""

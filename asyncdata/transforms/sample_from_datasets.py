@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass, field
+from functools import partial
 from operator import index
 from typing import Any, Final, NamedTuple, Protocol, cast
 
@@ -21,7 +22,7 @@ from asyncdata.elements.structure import shared_spec
 from asyncdata.elements.validation import check_choice, check_flag
 from asyncdata.errors import PlanError, ResumeError
 from asyncdata.executors.element_rng import Chance, drawn_seed, epoch_key, mixed
-from asyncdata.executors.function_call import noted
+from asyncdata.executors.function_call import Call, noted
 from asyncdata.executors.scope import Scope
 from asyncdata.graph.node import ELSEWHERE, REPLACEABLE, Node, check_integer, finite, nothing
 from asyncdata.graph.stages import Merge, Opener, Produce, yield_to_loop
@@ -31,6 +32,7 @@ from asyncdata.runtime.tickets import NOTHING, FilteredTickets, Position, Start,
 from asyncdata.transforms.concatenate import from_parts
 from asyncdata.transforms.mixture_position import Begin, MixtureHistory
 from asyncdata.transforms.mixture_reader import Choices, MixtureReader
+from asyncdata.transforms.mixture_turns import CostTurns, TurnsPlace, priced
 from asyncdata.transforms.mixture_weights import Schedule, Weights, WeightsByStep, check_weights
 
 __all__ = ("Choose", "Removed", "Sample")
@@ -103,7 +105,7 @@ class Sampler:
         """Return which input each of elements `start` to `stop` comes from, if none ends before; fewer if the weights
         of a later step are none."""
         parts, begin, found = list[Choices](), start, self.weights.at(start)
-        while (likely := self.left(found.weights, begin, bool(parts))) is not None:
+        while (likely := self.weights.left(found.weights, begin, self.ended, bool(parts))) is not None:
             weights, end = found
             try:
                 while end < stop and (found := self.weights.at(end)).weights == weights:
@@ -114,21 +116,6 @@ class Sampler:
             if (begin := end) >= stop:
                 break
         return parts[0] if len(parts) == 1 else np.concatenate([NONE, *parts])
-
-    def left(self, weights: Weights, step: int, ahead: bool) -> npt.NDArray[np.float64] | None:
-        """Return the weights of the inputs that have not ended; `None` if there are none: an error if one may have a
-        weight later, unless this is `ahead` of the element that is drawn."""
-        likely = np.array(weights)
-        likely[self.ended] = 0
-        if likely.any():
-            return likely
-        if not ahead and (later := self.weights.later(step, self.ended)):
-            raise PlanError(
-                f"sample_from_datasets(weights=): at step {step} no dataset that has a weight is left, but "
-                f"{', '.join(map(self.weights.shown, later)):.200} may have one later: give it a weight, or repeat the "
-                "datasets that end before"
-            )
-        return None
 
     def drawn(self, likely: npt.NDArray[np.float64], start: int, stop: int) -> Choices:
         """Return which input each of some elements comes from, all with the same weights."""
@@ -269,6 +256,21 @@ async def mixture(
             await yield_to_loop()
 
 
+async def mixture_in_turn(
+    draws: MixtureReader, turns: CostTurns, history: MixtureHistory, want: Demand, *, stop: bool
+) -> Blocks:
+    """Draw elements by their costs, until all inputs have ended; or with `stop` until one has."""
+    while same := turns.begin():
+        chosen, drawn = await draws.draw_in_turn(turns, min(draws.draw_count(want), same), want)
+        if drawn.items:
+            yield Block(drawn.items, history.note(chosen, drawn, turns.passed()), drawn.failed)
+        if drawn.ended is not None:
+            if stop:
+                return
+            turns.drop(drawn.ended)
+            await yield_to_loop()
+
+
 def drawing(
     scope: Scope,
     inputs: Sequence[Opener],
@@ -327,6 +329,8 @@ class Sample(Node):
     names: tuple[str, ...] = ()
     schedule: Schedule = field(default=None, repr=False, metadata=REPLACEABLE)
     """How the weights change with the number of elements."""
+    cost: Call | None = field(default=None, repr=False, metadata=REPLACEABLE)
+    """What an element counts: weights are of the sums of that."""
     replaced: tuple[Weights, Schedule] | None = field(default=None, repr=False, metadata=ELSEWHERE)
     """If `set_weights` has set the weights of a run: those of the program, with which the next epoch begins."""
 
@@ -339,6 +343,7 @@ class Sample(Node):
         stop: bool,
         rerandomize: bool | None,
         names: tuple[str, ...] = (),
+        cost: Callable[..., Any] | None = None,
     ) -> Sample:
         """Return the node; without a seed one is drawn."""
         method = "sample_from_datasets"
@@ -346,7 +351,10 @@ class Sample(Node):
         stop = check_flag(method, "stop_on_empty_dataset", stop)
         rerandomize = bool(check_choice(method, "rerandomize_each_iteration", rerandomize))
         most, schedule = check_weights(weights, names, len(plans))
-        return Sample(plans, most, chosen, stop, rerandomize, seed is None, names, schedule)
+        call = None if cost is None else Call(method, cost)
+        if call is not None and call.is_async:
+            raise PlanError(f"{method}(cost=) must be a plain function: {call.name} is a coroutine function")
+        return Sample(plans, most, chosen, stop, rerandomize, seed is None, names, schedule, call)
 
     @property
     def chance(self) -> Chance:
@@ -375,7 +383,8 @@ class Sample(Node):
     def label(self) -> str:
         """Return the node without its weights: a run may continue with others."""
         names = f": {', '.join(map(repr, self.names))}" if self.names else ""
-        return f"sample_from_datasets({len(self.nodes)} datasets{names})"
+        cost = "" if self.cost is None else f", cost={self.cost.name.partition('(')[2][:-1]}"
+        return f"sample_from_datasets({len(self.nodes)} datasets{names}{cost})"
 
     def stage(self) -> Merge:
         return Merge(self.blocks, waits=False)
@@ -391,17 +400,27 @@ class Sample(Node):
         place = MixPlace.of(position, "number", 0, len(inputs), bool(self.names))
         key = epoch_key(self.seed, scope.epoch if self.rerandomize else ())
         weights = WeightsByStep(self.weights, self.schedule, self.names, self.present)
-        chooser = Sampler(weights, key, natural(place.choices), place.ended)
-        return self.draws(scope, inputs, want, place, chooser)
+        number = natural(place.choices)
+        if self.cost is None:
+            return self.draws(scope, inputs, want, place, Sampler(weights, key, number, place.ended))
+        ranks: list[int] = mixed(0, len(inputs), key).tolist()
+        turns = CostTurns(weights, ranks, number, place.ended, TurnsPlace.of(position, len(inputs)))
+        return self.draws(scope, inputs, want, place, turns)
 
     async def draws(
-        self, scope: Scope, inputs: Sequence[Opener], want: Demand, place: MixPlace, chooser: Sampler
+        self, scope: Scope, inputs: Sequence[Opener], want: Demand, place: MixPlace, chooser: Sampler | CostTurns
     ) -> Blocks:
         """Draw until all inputs have ended."""
         async with AsyncExitStack() as stack:
             draws = drawing(scope, inputs, place.inputs, stack, self.names)
             history = MixtureHistory(draws, place.given, len(inputs), counted=True)
-            async with aclosing(mixture(draws, chooser, history, want, stop=self.stop)) as drawn:
+            if isinstance(chooser, Sampler):
+                blocks = mixture(draws, chooser, history, want, stop=self.stop)
+            else:
+                assert self.cost is not None
+                draws.price = partial(priced, self.cost)
+                blocks = mixture_in_turn(draws, chooser, history, want, stop=self.stop)
+            async with aclosing(blocks) as drawn:
                 async for block in drawn:
                     yield block
 

@@ -382,3 +382,102 @@ def test_set_weights_of_an_iterator_that_cannot_be_read_again_is_refused() -> No
     once = Sample([ad.Dataset.from_iterable(iter(range(9))), ad.Dataset.range(9)])
     with once.iterate() as elements, pytest.raises(ad.PlanError, match="is an iterator"):
         elements.set_weights([1, 2])
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Weights of what elements cost
+
+
+def rows(name: str, count: int = 300) -> list[str]:
+    """Texts of unlike lengths, a few of them empty."""
+    rng = random.Random(name)
+    return [name[0] * rng.choice([0, 1, 3, 7, 30, 200]) for _ in range(count)]
+
+
+def by_cost(weights: Any = None, count: int = 300, **how: Any) -> ad.Dataset[Any]:
+    names = ("web", "code", "books")
+    return Sample({name: ad.Dataset.from_list(rows(name, count)) for name in names}, weights, seed=2, cost=len, **how)
+
+
+CHANGING = {
+    0: {"web": 6, "code": 3, "books": 1},
+    50: {"web": 1, "code": 0, "books": 2},
+    90: {"web": 1, "code": 8, "books": 1},
+}
+
+
+@pytest.mark.parametrize("weights", [{"web": 6, "code": 3, "books": 1}, CHANGING])
+def test_the_next_element_is_of_the_dataset_furthest_behind_its_share(weights: Any) -> None:
+    def at(step: int) -> list[float]:
+        return [*(weights[max(begin for begin in weights if begin <= step)] if 0 in weights else weights).values()]
+
+    inputs: list[reference.Elements] = [rows(name) for name in ("web", "code", "books")]
+    expected = list(reference.sample_by_cost(inputs, at, 2, len))
+    assert len(expected) == 900
+    assert list(by_cost(weights)) == expected
+    assert list(by_cost(weights).prefetch(2).batch(3).unbatch()) == expected
+
+
+def test_shares_of_tokens_are_as_the_weights_say() -> None:
+    ds = by_cost({"web": 0.6, "code": 0.3, "books": 0.1}, count=10_000)
+    with ds.iterate() as elements:
+        seen = Counter("".join(next(elements) for _ in range(10_000)))
+        position = elements.state_dict()["position"]
+    total = sum(seen.values())
+    assert position["cost"] == [seen["w"], seen["c"], seen["b"]]
+    assert all(abs(seen[name] / total - share) < 0.001 for name, share in (("w", 0.6), ("c", 0.3), ("b", 0.1)))
+
+
+@pytest.mark.parametrize("weights", first_by_default([CHANGING, {"web": 6, "code": 3, "books": 1}], 1))
+def test_a_mixture_by_cost_goes_on_from_every_place(weights: Any) -> None:
+    check_resumes(lambda: by_cost(weights, 60), places=100)
+
+
+@pytest.mark.parametrize("placement", PLACEMENTS)
+def test_weights_of_costs_that_are_set_are_exact_after_a_resume(placement: Any) -> None:
+    ds = by_cost(CHANGING[0]).with_options(ad.Options(placement=placement))
+    found, iterator = list[str](), ds.iterate()
+    for place in range(140):
+        if place in CHANGING:
+            iterator.set_weights(CHANGING[place])
+        if place in (50, 70, 120):
+            state = json.loads(json.dumps(iterator.state_dict()))
+            iterator.close()
+            iterator = ds.iterate(state=state)
+        found.append(next(iterator))
+    iterator.close()
+    assert found == list(by_cost(CHANGING).take(140))
+
+
+def test_a_dataset_of_elements_without_cost_or_that_fail_keeps_no_other_waiting() -> None:
+    def fails(x: str) -> str:
+        raise ValueError(x)
+
+    free = ad.Dataset.from_list([""]).repeat()
+    some = Sample({"free": free, "web": ad.Dataset.from_list(rows("web"))}, seed=1, cost=len).take(100_000)
+    assert sum(map(bool, some)) > 80
+    failing = Sample(
+        {"bad": ad.Dataset.from_list(["a"] * 50).map(fails), "web": ad.Dataset.from_list(rows("web"))}, cost=len
+    )
+    assert list(failing.ignore_errors()) == rows("web")
+
+
+@pytest.mark.parametrize("wrong", [-1, float("nan"), float("inf"), "3", None])
+def test_an_element_with_a_wrong_cost_fails_in_its_place(wrong: Any) -> None:
+    ds = Sample([ad.Dataset.range(3)], cost=lambda x: wrong if x == 1 else 1)
+    with ds.iterate() as elements:
+        assert next(elements) == 0
+        with pytest.raises((TypeError, ValueError)) as caught:
+            next(elements)
+        assert any("sample_from_datasets" in note for note in caught.value.__notes__)
+        assert next(elements) == 2
+
+
+def test_a_cost_must_be_a_plain_function() -> None:
+    async def later(x: int) -> int:
+        return x
+
+    with pytest.raises(ad.PlanError, match="plain function"):
+        Sample([ad.Dataset.range(3)], cost=later)  # type: ignore[arg-type]
+    with pytest.raises(ad.PlanError, match="function"):
+        Sample([ad.Dataset.range(3)], cost=3)  # type: ignore[arg-type]
