@@ -966,16 +966,38 @@ def sample_from_datasets(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
     if not alike(pipe, *others):
         return pipe
     pipes = draw(st.permutations([pipe, *others]))
-    weights = draw(st.sampled_from([[1.0, 1.0, 1.0], [0.7, 0.1, 0.2], [1e-9, 1, 1], [0.0, 2.5, 0.5]]))[: len(pipes)]
-    seed, anew = draw(st.integers(0, 3)), draw(st.booleans())
+    rows = [[1.0, 1.0, 1.0], [0.7, 0.1, 0.2], [1e-9, 1, 1], [0.0, 2.5, 0.5]]
+    weights = draw(st.sampled_from(rows))[: len(pipes)]
+    seed, anew, named = draw(st.integers(0, 3)), draw(st.booleans()), draw(st.booleans())
+    later, at = [x + 0.1 for x in draw(st.sampled_from(rows))[: len(pipes)]], draw(st.integers(1, 9))
     ordered = all(one.ordered for one in pipes)
     stop = ordered and draw(st.booleans())  # which elements come before the end depends on order
+    form = draw(st.sampled_from(["constant", "constant", "table", "function"]))
+
+    def by_name(row: list[float]) -> Any:
+        return {f"d{place}": weight for place, weight in enumerate(row)} if named else row
+
+    def at_step(step: int) -> list[float]:
+        return later if form != "constant" and step >= at else first
+
+    first = weights if form == "constant" else [weight + 0.1 for weight in weights]
+    given: Any = {
+        "constant": by_name(first),
+        "table": {0: by_name(first), at: by_name(later)},
+        "function": lambda step: by_name(at_step(step)),  # pyright: ignore[reportUnknownLambdaType]
+    }[form]
+
+    def build() -> ad.Dataset[Any]:
+        datasets = [one.build() for one in pipes]
+        mixed: Any = {f"d{place}": dataset for place, dataset in enumerate(datasets)} if named else datasets
+        return ad.Dataset.sample_from_datasets(mixed, given, seed, stop, anew)
+
     return replace(
         pipe,
-        text=f"sample_from_datasets({pipes}, {weights}, {seed}, {stop}, {anew})",
-        build=lambda: ad.Dataset.sample_from_datasets([one.build() for one in pipes], weights, seed, stop, anew),
+        text=f"sample_from_datasets({pipes}, {form} {first} {later} {at}, {seed}, {stop}, {anew}, {named})",
+        build=build,
         meaning=lambda epoch: reference.sample_from_datasets(
-            [one.meaning(epoch) for one in pipes], weights, seed, epoch if anew else (), stop
+            [one.meaning(epoch) for one in pipes], at_step, seed, epoch if anew else (), stop
         ),
         ordered=ordered,
         counted=all(one.counted for one in pipes),
