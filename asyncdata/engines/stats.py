@@ -103,7 +103,17 @@ def own_step(meter: Meter, waited: float, before: int) -> StepStatistics:
         p50=percentile(meter.costs, 0.5),
         p99=percentile(meter.costs, 0.99),
         functions=functions_of(meter, own + worked),
+        sources=given_by(meter.within),
     )
+
+
+def given_by(meter: Meter) -> dict[str, dict[str, float]]:
+    """Return what each dataset of a mixture has given in this epoch; nothing for other steps."""
+    names, given, cost = meter.sources
+    found: dict[str, dict[str, float]] = {name: {"elements": count} for name, count in zip(names, given, strict=True)}
+    for one, total in zip(found.values(), cost, strict=False):
+        one["cost"] = total
+    return found
 
 
 def functions_of(meter: Meter, total: float) -> tuple[FunctionStatistics, ...]:

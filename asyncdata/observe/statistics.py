@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from html import escape
 from typing import Any, Final, NamedTuple
@@ -103,6 +104,9 @@ class StepStatistics(NamedTuple):
     """The functions that it calls in one pass, in this order, if there are several."""
     batched: float = 1.0
     """About how many elements of its input are in one of its own, if it makes batches or splits them."""
+    sources: Mapping[str, Mapping[str, float]] = {}
+    """What each dataset of a mixture has given in this epoch, by its name or number: how many `elements`,
+    and with `cost=` what these cost. What is read ahead is counted; a state has the counts of what was delivered."""
 
     @property
     def slowest(self) -> FunctionStatistics | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import aclosing
 from math import frexp
 from typing import Any, Final, Protocol
@@ -176,6 +176,7 @@ class Meter:
         "retried",
         "shared",
         "since",
+        "sources",
         "step",
         "weigh",
         "window",
@@ -220,6 +221,8 @@ class Meter:
         self.function_seconds: dict[Any, float] = {}
         """The seconds of each function, by its place and name, where several are called in one pass: as shares, since
         only some passes are measured."""
+        self.sources: tuple[Sequence[str], Sequence[int], Sequence[float]] = ((), (), ())
+        """Of a mixture: the names of its datasets, how many elements each has given, and what these cost."""
         self.queue: Callable[[], BlockQueue | None] = nothing
         self.window: Callable[[], Window | None] = nothing
 

@@ -414,6 +414,8 @@ class Sample(Node):
         async with AsyncExitStack() as stack:
             draws = drawing(scope, inputs, place.inputs, stack, self.names)
             history = MixtureHistory(draws, place.given, len(inputs), counted=True)
+            names = self.names or [str(number) for number in range(len(inputs))]
+            scope.meter.sources = names, history.given, chooser.cost if isinstance(chooser, CostTurns) else ()
             if isinstance(chooser, Sampler):
                 blocks = mixture(draws, chooser, history, want, stop=self.stop)
             else:

@@ -481,3 +481,19 @@ def test_a_cost_must_be_a_plain_function() -> None:
         Sample([ad.Dataset.range(3)], cost=later)  # type: ignore[arg-type]
     with pytest.raises(ad.PlanError, match="function"):
         Sample([ad.Dataset.range(3)], cost=3)  # type: ignore[arg-type]
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# What each dataset has given
+
+
+@pytest.mark.parametrize("placement", PLACEMENTS)
+def test_statistics_say_what_each_dataset_has_given_in_this_epoch(placement: Any) -> None:
+    ds = by_cost(CHANGING[0]).with_options(ad.Options(placement=placement))
+    _, state = first_of(ds, 40)
+    with ds.iterate(state=state) as elements:
+        rest = list(elements)
+        (sources,) = [step.sources for step in elements.stats().steps if step.sources]
+        json.dumps(elements.stats().to_dict())
+    assert len(rest) == 860
+    assert sources == {name: {"elements": 300, "cost": sum(map(len, rows(name)))} for name in ("web", "code", "books")}
