@@ -155,7 +155,7 @@ def examples(folder: Path) -> dict[str, ad.Dataset[Any]]:
         "Repeat": RANGE.repeat(2),
         "Removed": ad.Dataset(Removed("web", ("range(9)",))),
         "Resample": RANGE.rejection_resample(number, [0.5, 0.5], seed=1),
-        "Sample": ad.Dataset.sample_from_datasets([RANGE, RANGE], [0.5, 0.5], seed=1),
+        "Sample": ad.Dataset.sample_from_datasets([RANGE, RANGE], [0.5, 0.5], seed=1, cost=number),
         "SampleFile": ad.WebDataset(path),
         "SavedFiles": ad.Dataset(load),
         "Scan": RANGE.scan(0, pair),
