@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import inspect
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing
@@ -52,6 +53,7 @@ __all__ = (
     "repeated_ones",
     "scaled",
     "shuffles",
+    "snake_case",
 )
 
 P = TypeVar("P")
@@ -430,16 +432,21 @@ class Node:
         return None
 
     def label(self) -> str:
-        """Return the node alone, as it is drawn: its name and arguments without its inputs."""
+        """Return the node alone, as it is drawn: its method's name, and arguments without its inputs."""
         parts: list[str] = []
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
             if field.repr and not isinstance(value, Node) and value != field.default and value is not None:
                 parts.append(f"{value}" if not parts else f"{field.name}={value}")
-        return f"{type(self).__name__.lower()}({', '.join(parts)})"
+        return f"{snake_case(type(self).__name__)}({', '.join(parts)})"
 
     def __str__(self) -> str:
         return render(self)
+
+
+def snake_case(name: str) -> str:
+    """Return the name of a class as that of its method: MovingAverage is moving_average."""
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
 
 
 class PlaceBelow(NamedTuple):

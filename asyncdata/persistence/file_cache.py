@@ -53,6 +53,7 @@ class FileCache(Unary):
     made_of: tuple[str, ...] = field(repr=False, metadata=ELSEWHERE)
     """The hashes of what the input's label does not show, taken when this was made: functions change what they hold."""
     indexes: IndexCache = field(default_factory=IndexCache, repr=False, metadata=PHYSICAL)
+    method: str = field(default="cache", repr=False, metadata=PHYSICAL)
 
     @staticmethod
     def of(plan: Node, path: str, max_record_bytes: int) -> FileCache:
@@ -64,18 +65,18 @@ class FileCache(Unary):
         """Return the node for a file of a folder, whose name follows from the plan."""
         digests = tuple(contents(plan))
         path = snapshot_path(Header.of(plan, digests), plan, folder)
-        return FileCache(plan, path, digests, IndexCache(max_record_bytes))
+        return FileCache(plan, path, digests, IndexCache(max_record_bytes), "snapshot")
 
     @property
     def sealed(self) -> bool:
         return True
 
     def label(self) -> str:
-        return f"cache({self.path})"
+        return f"{self.method}({self.path})"
 
     @property
     def identity(self) -> str:
-        """The label with the base name: files may be moved to another folder."""
+        """The label of `cache` with the base name: files may be moved to another folder."""
         return f"cache({Path(self.path).name})"
 
     def stage(self) -> Rerun:

@@ -132,6 +132,10 @@ class PadToCardinality(Unary):
             )
         return PadToCardinality(plan, count, mask_key)
 
+    @property
+    def holds(self) -> int:
+        return 1  # the last element, which padding is like
+
     def stage(self) -> Fold:
         return Fold(lambda _: Padder(self))
 

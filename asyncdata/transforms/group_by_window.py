@@ -282,7 +282,7 @@ class KeyWindows(Groups):
 
     @property
     def holds(self) -> int:
-        return self.size or EVERYTHING
+        return EVERYTHING  # for each key nearly a window, and there may be any number of keys
 
     @staticmethod
     def of(plan: Node, key: Any, reduce: Any, size: int | None, size_func: Any, make: Make) -> FlatMap:
@@ -371,6 +371,13 @@ class Buckets(Groups):
     @property
     def holds(self) -> int:
         return sum(self.sizes)
+
+    @property
+    def identity(self) -> str:
+        return super().label()
+
+    def label(self) -> str:
+        return f"{METHOD}{self.identity.removeprefix('buckets')}"
 
     @staticmethod
     def of(

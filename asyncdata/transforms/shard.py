@@ -73,6 +73,10 @@ class Shard(Unary):
         return Fold(lambda _: Sharder(self))
 
     @property
+    def holds(self) -> int:
+        return self.num_shards if self.drop_remainder or self.pad_remainder else 0  # until its row is complete
+
+    @property
     def identity(self) -> str:
         return f"shard({', '.join(name for name in ('drop_remainder', 'pad_remainder') if getattr(self, name))})"
 

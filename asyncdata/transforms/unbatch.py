@@ -55,6 +55,10 @@ class Unbatch(Unary):
         check_rows(method, plan.signature)
         return Unbatch(plan, alone)
 
+    @property
+    def holds(self) -> int:
+        return 1  # the one whose rows are being given
+
     async def fetch(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
         """Split the elements again."""
         parents = {plain(parent): parent for parent, _ in tickets}

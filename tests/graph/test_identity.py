@@ -48,6 +48,7 @@ def kinds(base: type[Any] = Node) -> Iterator[type[Node]]:
 NODES = sorted({kind for kind in kinds() if kind.__module__.startswith("asyncdata.")}, key=lambda kind: kind.__name__)
 ABSTRACT = {
     "Called",
+    "Counted",
     "Groups",
     "NumberedFile",
     "OneForOne",
@@ -58,7 +59,7 @@ ABSTRACT = {
     "Transparent",
     "Unary",
 }
-"""Classes of which no pipeline has a node."""
+"""Classes of which no pipeline has a node; `Counted` is put into one to check it."""
 
 PLANNED = {"Chosen", "DropEmpty", "MapAndBatch", "Members", "ShuffleRepeat", "RemotePlan"}
 """Nodes that are made while a pipeline runs, after its words were said."""

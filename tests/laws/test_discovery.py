@@ -26,6 +26,7 @@ for module in pkgutil.walk_packages(ad.__path__, "asyncdata."):
 
 ABSTRACT = {
     "Called",
+    "Counted",
     "Groups",
     "InMemorySource",
     "IndexedSource",
@@ -36,7 +37,7 @@ ABSTRACT = {
     "Transparent",
     "Unary",
 }
-"""Bases, of which no pipeline has a node."""
+"""Bases, of which no pipeline has a node, and the one that counts elements for `asyncdata.testing`."""
 
 ELSEWHERE = {"ArrowFile", "HttpStreamed", "KafkaTopic", "ParquetFile", "RemotePlan", "Removed"}
 """Nodes whose packages these tests have not: `tests/sources/test_arrow.py` and `test_parquet.py`, and `tests/web`, are
