@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import importlib
 import re
+import sys
 from itertools import pairwise
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -18,12 +20,18 @@ PAGE = Path(__file__).parents[1] / "CONTRIBUTING.md"
 
 def template(name: str, folder: Path, patch: pytest.MonkeyPatch) -> Any:
     """Return a class that one of the programs on the page defines."""
+    return getattr(module_of(name, folder, patch), name)
+
+
+def module_of(name: str, folder: Path, patch: pytest.MonkeyPatch) -> ModuleType:
+    """Return one of the programs on the page, as a module of its own each time."""
     programs = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
     (program,) = [program for program in programs if f"class {name}(" in program]
     path = folder / f"{name.lower()}_template.py"
     path.write_text(program, encoding="utf-8")
     patch.syspath_prepend(folder)
-    return getattr(importlib.import_module(path.stem), name)
+    patch.delitem(sys.modules, path.stem, raising=False)
+    return importlib.import_module(path.stem)
 
 
 def test_the_template_of_a_transformation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -45,6 +53,16 @@ def test_the_template_of_a_step_that_holds_elements(tmp_path: Path, monkeypatch:
     failing = ad.Dataset(neighbours(ad.Dataset.range(5).map(fails).plan))
     assert list(failing.ignore_errors()) == [(0, 1), (1, 3), (3, 4)]
     check_resumes(lambda: failing)
+
+
+def test_the_template_of_a_step_that_holds_several_elements(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    average = template("MovingAverage", tmp_path, monkeypatch)
+
+    def means(items: list[Any]) -> list[float]:
+        return [sum(items[place : place + 3]) / 3 for place in range(len(items) - 2)]
+
+    check_transform(lambda ds: ad.Dataset(average(ds.plan, 3)), means)
+    check_resumes(lambda: ad.Dataset(average(ad.Dataset.range(20).shuffle(4, seed=1).plan, 3)).shuffle(3, seed=2))
 
 
 def test_the_template_of_a_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

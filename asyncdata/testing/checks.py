@@ -15,9 +15,18 @@ import numpy.typing as npt
 
 from asyncdata.dataset import Dataset
 from asyncdata.elements.tensors import is_tensor, tensor_content
+from asyncdata.graph.node import Node, Unary, nodes_of, snake_case
 from asyncdata.iterator import DatasetIterator
 from asyncdata.options import Options
 from asyncdata.testing.leaks import LEAK_TIMEOUT, leaves_nothing
+from asyncdata.testing.steps import (
+    check_elements,
+    check_held,
+    check_label,
+    check_length,
+    check_tickets,
+    runs_by_hand,
+)
 
 __all__ = ("check_resumes", "check_transform", "in_order", "read_async", "read_plain", "same")
 
@@ -27,6 +36,9 @@ Array: TypeAlias = npt.NDArray[Any]
 
 INPUTS: Final[tuple[Sequence[Any], ...]] = ((), (7,), range(10), range(300))
 """The default inputs of `check_transform`."""
+
+TILED: Final = 10_000
+"""So many elements a step of the user's own may read until 2,000 of its own show that its tickets do not grow."""
 
 
 def check_transform(
@@ -38,8 +50,11 @@ def check_transform(
 
     Its elements must be those that `meaning` makes of each of the `inputs`, under `for` and `async for`, with both
     placements, with and without the optimizer. Leaving it early must leave no thread, task or descriptor behind. Types
-    and dtypes must be the same too: 7 is not `np.int64(7)`, nor 7.0. Call it outside of an event loop. Raises
-    `AssertionError` with the case that failed.
+    and dtypes must be the same too: 7 is not `np.int64(7)`, nor 7.0. What the plan declares must be true of them:
+    `len` and `element_spec`. A step of your own, of a class of nodes outside of this package, is also tried behind
+    elements that fail now and then: it must resume from each of its states, hold no more than its `holds`, have tickets
+    that reach no more objects after 2,000 elements than after 1,000, and a label that begins with its name. Call it
+    outside of an event loop. Raises `AssertionError` with the case that failed.
 
     >>> import numpy as np
     >>> def halves(ds):
@@ -56,6 +71,58 @@ def check_transform(
             options = Options(placement=placement, optimize=optimize)
             ds = Dataset.from_iterable(list(items)).apply(transform).with_options(options)
             check_reads(ds, expected, read, f"{list(items)!r:.80}, {options}, {read.__name__}")
+        check_declared(transform, items, expected)
+        if len(items) and any(map(is_users, nodes_of(Dataset.range(1).map(items.__getitem__).apply(transform).plan))):
+            check_own_step(transform, items)
+
+
+def check_declared(
+    transform: Callable[[Dataset[Any]], Dataset[Any]], items: Sequence[Any], expected: list[Any]
+) -> None:
+    """Check the number and the structure of elements that the plan declares, of items whose structure is known."""
+    try:
+        known: Dataset[Any] = Dataset.from_list(list(items))
+    except (ValueError, TypeError):  # they have several, or there are none
+        known = Dataset.from_iterable(list(items))
+    ds = known.apply(transform)
+    check_length(ds, len(expected))
+    check_elements(ds, expected)
+
+
+def is_users(node: Node) -> bool:
+    """Return whether a node is of a class outside of this package."""
+    return type(node).__module__.partition(".")[0] != __name__.partition(".")[0]
+
+
+def check_own_step(transform: Callable[[Dataset[Any]], Dataset[Any]], items: Sequence[Any]) -> None:
+    """Check a step of the user's own by itself, behind elements of which some fail."""
+    for places in ((2, 3), (0, 6)):
+
+        def failing(place: int, places: tuple[int, ...] = places) -> Any:
+            if place % 9 in places:
+                raise RuntimeError(f"check_transform has element {place} fail")
+            return items[place % len(items)]
+
+        check_resumes(lambda failing=failing: Dataset.range(14).map(failing).apply(transform))
+
+    def tiled(place: int) -> Any:
+        return items[place % len(items)]
+
+    plan = Dataset.range(TILED).map(tiled).apply(transform).plan
+    if runs_by_hand(plan):
+        check_tickets(plan)
+    for node in nodes_of(plan):
+        if is_users(node):
+            check_label(node, names_of(node, transform))
+        if is_users(node) and isinstance(node, Unary):
+            for place in (1, 4):
+                check_held(node, place)
+
+
+def names_of(node: Node, transform: Callable[..., Any]) -> set[str]:
+    """Return the names by which a user may call a step: that of its class, or of the function or method."""
+    code = getattr(transform, "__code__", None)
+    return {snake_case(type(node).__name__), getattr(transform, "__name__", ""), *(code.co_names if code else ())}
 
 
 def check_reads(

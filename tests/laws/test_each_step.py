@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 import asyncdata as ad
@@ -218,10 +218,15 @@ def name_of(drawn: Callable[..., Pipeline]) -> str:
 @EXAMPLES
 @given(data=st.data())
 def test_a_step_by_itself(step: Step, data: st.DataObject, built: Built) -> None:
-    pipe = step(data.draw, data.draw(numbers()))
-    check(pipe, data.draw)
+    check_step(step, data.draw, built)
+
+
+def check_step(step: Step, draw: st.DrawFn, built: Built) -> None:
+    """Check one pipeline of numbers and a step."""
+    pipe = step(draw, draw(numbers()))
+    check(pipe, draw)
     check_labels(pipe, built)
-    place = data.draw(counts(1, 2, 3, 5, 8, 0))
+    place = draw(counts(1, 2, 3, 5, 8, 0))
     for node in nodes_of(pipe.build().plan):
         if isinstance(node, Unary) and not isinstance(node, Map):
             check_held(node, place)
@@ -284,3 +289,37 @@ def test_a_label_begins_with_the_method_s_name_and_states_of_before_fit(method: 
     plan = build(ad.Dataset.range(9)).plan
     check_label(plan, [method])
     assert str(plan.identity).startswith({"snapshot": "cache("}.get(method, "buckets("))
+
+
+ELSEWHERE = {
+    **dict.fromkeys(("from_http_stream", "from_nats", "from_redis_stream", "from_websocket"), "tests/web"),
+    **dict.fromkeys(("from_channel", "load"), "tests/laws/files.py"),
+    "prefetch_to_device": "tests/laws/test_devices.py",
+}
+"""Methods that other modules draw."""
+
+
+def test_every_method_is_drawn_by_itself(built: Built) -> None:
+    missing = {*building_methods()} - ELSEWHERE.keys()
+    drawn = [*STEPS, *[lambda draw, _, source=source: source(draw) for source in dict.fromkeys(SOURCES)]]
+    for step in drawn * 10:
+        missing -= methods_of(step, built)
+        if not missing:
+            return
+    raise AssertionError(
+        f"no law tries {sorted(missing)}: write a function that draws it in tests/laws/pipelines.py, and put it into "
+        "one of the tuples there, such as ORDERED_STEPS, or SOURCES for a source"
+    )
+
+
+def methods_of(step: Step, built: Built) -> set[str]:
+    """The methods that some drawn pipelines of a step are built by."""
+    built.datasets.clear()
+
+    @settings(max_examples=3, derandomize=False, phases=[Phase.generate], database=None)
+    @given(data=st.data())
+    def build(data: st.DataObject) -> None:
+        step(data.draw, data.draw(numbers())).build()
+
+    build()
+    return {method for method, _ in built.datasets}
