@@ -294,7 +294,6 @@ def test_a_label_begins_with_the_method_s_name_and_states_of_before_fit(method: 
 ELSEWHERE = {
     **dict.fromkeys(("from_http_stream", "from_nats", "from_redis_stream", "from_websocket"), "tests/web"),
     **dict.fromkeys(("from_channel", "load"), "tests/laws/files.py"),
-    "exclude": "tests/recorder/test_exclude.py",
     "prefetch_to_device": "tests/laws/test_devices.py",
 }
 """Methods that other modules draw."""
