@@ -154,6 +154,22 @@ def tar_samples(content: bytes) -> Iterator[Any]:
         yield made
 
 
+def mds_samples(content: bytes) -> Iterator[Any]:
+    """The samples of a shard of MDS with an int64 and a text; of one that is cut short those before."""
+    (count,) = struct.unpack_from("<I", content)
+    ends = struct.unpack_from(f"<{count + 1}I", content, 4)
+    for begin, end in itertools.pairwise(ends):
+        if end > len(content):
+            break
+        _, number = struct.unpack_from("<Iq", content, begin)
+        try:
+            yield {"number": number, "text": content[begin + 12 : end].decode()}
+        except UnicodeDecodeError:
+            yield DAMAGED
+    if len(content) != ends[-1]:
+        yield lost(DAMAGED)
+
+
 def npy_rows(content: bytes) -> Iterator[Any]:
     """The rows of an array, or dicts of rows; of one that is cut short those that lie one after the other."""
     if content.startswith(b"PK"):

@@ -396,6 +396,7 @@ READERS = {
     "TextLineDataset": ad.TextLineDataset,
     "JsonLinesDataset": ad.JsonLinesDataset,
     "WebDataset": ad.WebDataset,
+    "MdsDataset": ad.MdsDataset,
     "NpyDataset": ad.NpyDataset,
     "FixedLengthRecordDataset": lambda names, **more: ad.FixedLengthRecordDataset(names, 1, **more),
     "CsvDataset": lambda names, **more: ad.experimental.CsvDataset(names, [int], **more),

@@ -23,6 +23,7 @@ from asyncdata.readers import (
     ArrowDataset,
     ImageFolderDataset,
     JsonLinesDataset,
+    MdsDataset,
     NpyDataset,
     ParquetDataset,
     TextLineDataset,
@@ -55,6 +56,7 @@ READERS: Final[dict[str, Callable[..., Dataset[Any]]]] = {
     "Parquet": ParquetDataset,
     "Arrow": ArrowDataset,
     "NumPy": NpyDataset,
+    "MDS": MdsDataset,
     "ArrayRecord": ArrayRecordDataset,
     "WebDataset": WebDataset,
     "TFRecord": TFRecordDataset,
@@ -115,6 +117,8 @@ def found_in(folder: str) -> Found:
     inside = sorted(path for path in Path(folder).iterdir() if not path.name.startswith("."))
     if Path(folder, "dataset.json").exists():
         return Found("saved dataset", [folder], Dataset[Any].load(folder))
+    if Path(folder, "index.json").exists() and any(".mds" in path.name for path in inside):
+        return Found("MDS", [folder], MdsDataset(folder))
     files = [str(path) for path in inside if path.is_file()]
     if not files and inside:
         pictures = ImageFolderDataset(folder)
@@ -210,6 +214,7 @@ def by_name(path: str, head: bytes) -> str | None:
         (".ndjson", "JSON Lines"),
         (".csv", "CSV"),
         (".tfrecord", "TFRecord"),
+        (".mds", "MDS"),
     ):
         if name.endswith(ending):
             return kind

@@ -7,6 +7,7 @@ from asyncdata.readers.arrow import ArrowDataset
 from asyncdata.readers.fixed_length_record import FixedLengthRecordDataset
 from asyncdata.readers.image_folder import ImageFolderDataset
 from asyncdata.readers.json_lines import JsonLinesDataset
+from asyncdata.readers.mds import MdsDataset
 from asyncdata.readers.npy import NpyDataset
 from asyncdata.readers.parquet import ParquetDataset
 from asyncdata.readers.text_line import TextLineDataset
@@ -19,6 +20,7 @@ __all__ = (
     "FixedLengthRecordDataset",
     "ImageFolderDataset",
     "JsonLinesDataset",
+    "MdsDataset",
     "NpyDataset",
     "ParquetDataset",
     "TFRecordDataset",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 
 import asyncdata as ad
 from asyncdata.__main__ import main
+from tests.formats.table import FORMATS
 
 Capture = pytest.CaptureFixture[str]
 
@@ -69,11 +71,20 @@ def saved(folder: Path) -> Path:
     return folder
 
 
+def mds(folder: Path) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "a.mds").write_bytes(FORMATS["mds"].content(range(5)))
+    shards = [{"format": "mds", "version": 2, "raw_data": {"basename": "a.mds"}, "zip_data": None}]
+    (folder / "index.json").write_text(json.dumps({"version": 2, "shards": shards}))
+    return folder
+
+
 KINDS: dict[str, tuple[Callable[[Path], Path], str, str]] = {
     "jsonl": (jsonl, "JSON Lines", "{'id': int, 'name': str}"),
     "tfrecord": (tfrecord, "TFRecord", "{'id': int64 (1,), 'name': object (1,)}"),
     "tar": (tar, "WebDataset", "{'__key__': str, 'cls': int, 'txt': str}"),
     "npy": (npy, "NumPy", "int64 (2,)"),
+    "mds": (mds, "MDS", "{'id': int, 'name': str}"),
     "text": (text, "text", "bytes"),
     "csv": (csv, "CSV", "{'id': int32, 'name': bytes}"),
     "pictures": (pictures, "folder of pictures in 2 classes", "(bytes, int)"),

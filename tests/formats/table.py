@@ -18,6 +18,7 @@ import pytest
 import asyncdata as ad
 from asyncdata.formats.compression import zstd_module
 from asyncdata.formats.tfrecord import frame
+from tests.mds import mds_shard
 
 __all__ = ("FORMATS", "Format")
 
@@ -108,6 +109,11 @@ def array_record(numbers: Numbers) -> bytes:
         return path.read_bytes()
 
 
+def mds(numbers: Numbers) -> bytes:
+    columns = {"id": ("int", 8), "name": ("str", None)}
+    return mds_shard(columns, [[np.int64(number).tobytes(), f"#{number}".encode()] for number in numbers])
+
+
 def zstd(data: bytes) -> bytes:
     return zstd_module().compress(data)
 
@@ -181,6 +187,7 @@ FORMATS: dict[str, Format] = {
     ),
     "npy": Format(array, by(ad.NpyDataset), lambda number: [number, -number]),
     "npz": Format(arrays, by(ad.NpyDataset), pair),
+    "mds": Format(mds, by(ad.MdsDataset), row),
     "array_record": Format(array_record, array_records, record, needs="array_record"),
     "datasets": Format(lambda numbers: arrow(numbers, "new_stream"), hugging_face, row, needs="datasets"),
     "pytorch": Format(json_lines, map_style, row),

@@ -135,6 +135,7 @@ def examples(folder: Path) -> dict[str, ad.Dataset[Any]]:
         "Map": RANGE.map(number),
         "MapBatches": RANGE.map(number, batch=2),
         "PackSequences": ragged.pack_sequences(8),
+        "MdsFile": ad.MdsDataset(f"{path}.mds"),
         "NpyFile": ad.NpyDataset(path),
         "ParquetFile": ad.Dataset(ParquetFile(path)),
         "PadToCardinality": RANGE.apply(ad.experimental.pad_to_cardinality(10)),

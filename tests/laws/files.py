@@ -25,6 +25,7 @@ from asyncdata.formats.tfrecord import frame
 from asyncdata.sources.listing import Listing
 from asyncdata.web.queued import Queued
 from tests import reference
+from tests.mds import mds_shard
 from tests.queues import ListQueue
 from tests.reference import Failed
 
@@ -85,9 +86,10 @@ def folder() -> Folder:
     add_json(made)
     add_samples(made)
     add_arrays(made)
+    add_shards(made)
     add_fixed(made)
     add_tables(made)
-    for kind in ("records", "lines", "jsonl", "tar", "npy", "fixed", "csv"):
+    for kind in ("records", "lines", "jsonl", "tar", "npy", "mds", "fixed", "csv"):
         made.found[f"missing.{kind}"] = [MISSING]
     add_database(made.path / "table.db")
     (made.path / "table").write_text("number,half\n" + "".join(f"{row},{row / 2}\n" for row in range(7)))
@@ -157,6 +159,16 @@ def add_arrays(made: Folder) -> None:
     made.add("e.npy", file.getvalue(), reference.npy_rows)
 
 
+def add_shards(made: Folder) -> None:
+    """Samples of a text and a number; in one file a text is damaged, another file is cut short."""
+    columns = {"number": ("int", 8), "text": ("str", None)}
+    rows = [[np.int64(number).tobytes(), b"#%d" % number * (number % 5)] for number in range(22)]
+    made.add("a.mds", mds_shard(columns, rows), reference.mds_samples)
+    made.add("b.mds", mds_shard(columns, [*rows[:4], [rows[4][0], b"\xff"], *rows[5:9]]), reference.mds_samples)
+    made.add("c.mds", mds_shard(columns, rows[:8])[:-5], reference.mds_samples)
+    made.add("d.mds", mds_shard(columns, []), reference.mds_samples)
+
+
 def add_fixed(made: Folder) -> None:
     """Records of three bytes after a header of two and before a footer of one."""
     records = [b"%03d" % number for number in range(31)]
@@ -208,6 +220,7 @@ READERS: dict[str, Callable[..., ad.Dataset[Any]]] = {
     "jsonl": ad.JsonLinesDataset,
     "tar": ad.WebDataset,
     "npy": ad.NpyDataset,
+    "mds": lambda names, compression_type=None, **how: ad.MdsDataset(names, **how),  # names tell the compression
     "fixed": lambda names, **how: ad.FixedLengthRecordDataset(names, 3, 2, 1, **how),
     "csv": lambda names, **how: ad.experimental.CsvDataset(names, DEFAULTS, **how),
 }
@@ -226,7 +239,7 @@ def file_sources(draw: st.DrawFn, kinds: Sequence[str] = ()) -> FileSource:
         how["buffer_size"] = size
     if kind != "csv" and draw(st.integers(0, 2)) == 0:
         how["num_parallel_reads"] = draw(st.sampled_from([1, 2]))
-    if kind in ("jsonl", "npy", "records", "tar") and not compressed and draw(st.booleans()):
+    if kind in ("jsonl", "mds", "npy", "records", "tar") and not compressed and draw(st.booleans()):
         how["index"] = True
     as_dataset = draw(st.booleans())
     return FileSource(

@@ -1,0 +1,143 @@
+"""Shards of MDS as a source of samples: read in order, or any sample by its number."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from struct import unpack
+from typing import Any, ClassVar
+
+from asyncdata.errors import DataLossError
+from asyncdata.formats.mds import BEGIN_BYTES, MdsHeader, MdsLayout, MdsParser, header_of, header_size
+from asyncdata.runtime.tickets import END, Position
+from asyncdata.sources.numbered_files import NumberedFile, NumberedFiles
+from asyncdata.storage import AnyPart, StorageOptions, opened, read_head, without_query
+from asyncdata.storage.base import Status
+
+__all__ = ("MdsFile", "MdsFiles")
+
+
+@dataclass
+class KnownShard:
+    """What the header of a shard says. Its offsets are read again when they are needed, as they may be many."""
+
+    status: Status
+    layout: MdsLayout | None = None
+    samples: int = 0
+    """How many are complete."""
+    error: Exception | None = None
+    """The error after the samples, if there is one."""
+
+    @property
+    def count(self) -> int:
+        """How many elements there are."""
+        return self.samples + (self.error is not None)
+
+
+class MdsFiles(NumberedFiles):
+    """Shards of MDS, whose headers are read once."""
+
+    method: ClassVar = "MdsDataset"
+
+    def __init__(self, allow_pickle: bool, storage: StorageOptions | None = None) -> None:
+        self.allow_pickle = allow_pickle
+        self.storage = storage
+        self.known: dict[str, KnownShard] = {}
+
+    def of(self, path: str) -> KnownShard:
+        """Return what is known of a shard."""
+        if path not in self.known:
+            try:
+                with opened(path, self.storage) as file:
+                    self.known[path] = self.inspect(file, without_query(path))
+            except OSError as error:
+                self.known[path] = KnownShard(Status(-1, 0), error=error.with_traceback(None))
+        return self.known[path]
+
+    def inspect(self, file: AnyPart, name: str) -> KnownShard:
+        """Read the header of a shard."""
+        known = KnownShard(file.status())
+        try:
+            header = self.header(file, known.status.size)
+            known.layout = header.layout
+            known.samples = header.complete(known.status.size)
+            header.check_size(known.status.size)
+        except ValueError as error:
+            known.error = DataLossError(f"{name}: {error}")
+        return known
+
+    def header(self, file: AnyPart, size: int) -> MdsHeader:
+        """Return the header of a shard; `ValueError` if it is damaged."""
+        begin = file.read_at(0, BEGIN_BYTES)
+        whole = header_size(begin) if len(begin) == BEGIN_BYTES else BEGIN_BYTES
+        if size < whole:
+            raise ValueError(f"it ends at byte {size}, where a header of {whole} bytes was expected")
+        return header_of(file.read_at(0, whole), self.allow_pickle)
+
+    def count(self, path: str) -> int:
+        return self.of(path).count
+
+    def position(self, path: str, number: int) -> Position:
+        known = self.of(path)
+        if number >= known.count:
+            return END
+        name = os.path.basename(without_query(path))
+        if known.layout is None:
+            return [name, known.status.size, 0, 0, 0]
+        with opened(path, self.storage) as file:
+            return [name, known.status.size, number, unpack("<I", file.read_at(4 + 4 * number, 4))[0], 0]
+
+    def is_broken(self, path: str) -> bool:
+        return self.of(path).error is not None
+
+    def is_end(self, path: str, record: int) -> bool:
+        return record >= self.of(path).samples
+
+    def read_file(self, path: str, records: Sequence[int]) -> list[Any]:
+        known, name = self.of(path), without_query(path)
+        layout = known.layout
+        if layout is None:
+            return [known.error] * len(records)
+        with opened(path, self.storage) as file:
+            if file.status() != known.status:
+                raise DataLossError(f"{name}: the file has changed since its header was read")
+            return [
+                known.error if record >= known.samples else self.sample_at(file, layout, name, record)
+                for record in records
+            ]
+
+    def sample_at(self, file: AnyPart, layout: MdsLayout, name: str, record: int) -> Any:
+        """Read a sample, or the error in its place."""
+        begin, end = unpack("<II", file.read_at(4 + 4 * record, 8))
+        data = bytes(file.read_at(begin, end - begin))
+        return layout.sample(name, data, begin, 0, len(data))
+
+
+@dataclass(frozen=True, eq=False)
+class MdsFile(NumberedFile):
+    """The samples of one shard."""
+
+    method: ClassVar[str] = "MdsDataset"
+
+    allow_pickle: bool = field(default=False, kw_only=True)
+
+    @property
+    def signature(self) -> Any:
+        return None
+
+    @property
+    def recognises(self) -> bool:
+        return False  # the name says how it is compressed, and any number may come first
+
+    def parser(self, compressed: bool) -> MdsParser:
+        return MdsParser(self.shown, self.allow_pickle)
+
+    async def begin_at(self, parser: MdsParser, offset: int) -> None:
+        if offset:
+            begin = await read_head(self.path, BEGIN_BYTES, self.storage)
+            try:
+                parser.start(await read_head(self.path, header_size(begin), self.storage))
+            except ValueError as error:
+                raise DataLossError(f"{self.shown}: {error}") from None
+        parser.jump(offset)
