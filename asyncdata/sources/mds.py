@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 
 from asyncdata.errors import DataLossError
 from asyncdata.formats.mds import BEGIN_BYTES, MdsHeader, MdsLayout, MdsParser, header_of, header_size
+from asyncdata.graph.node import PHYSICAL
 from asyncdata.runtime.tickets import END, Position
 from asyncdata.sources.numbered_files import NumberedFile, NumberedFiles
 from asyncdata.storage import AnyPart, StorageOptions, opened, read_head, without_query
@@ -120,7 +121,7 @@ class MdsFile(NumberedFile):
 
     method: ClassVar[str] = "MdsDataset"
 
-    allow_pickle: bool = field(default=False, kw_only=True)
+    allow_pickle: bool = field(default=False, kw_only=True, metadata=PHYSICAL)
 
     @property
     def signature(self) -> Any:
