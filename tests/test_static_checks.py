@@ -419,9 +419,9 @@ def test_elements_that_are_no_paths_are_refused(reader: str) -> None:
 @pytest.mark.parametrize("reader", READERS)
 def test_blocks_of_less_than_nothing_are_refused(reader: str) -> None:
     with pytest.raises(ad.PlanError, match=rf"{reader}\(buffer_size=\) must be at least 0, got -2"):
-        READERS[reader]("a", buffer_size=-2)
-    READERS[reader]("a", buffer_size=0)
-    READERS[reader]("a", buffer_size=None)
+        READERS[reader]("a.mds", buffer_size=-2)
+    READERS[reader]("a.mds", buffer_size=0)
+    READERS[reader]("a.mds", buffer_size=None)
 
 
 @pytest.mark.parametrize("reader", READERS)
