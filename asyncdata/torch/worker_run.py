@@ -13,6 +13,7 @@ from zlib import crc32
 import numpy as np
 import numpy.typing as npt
 
+from asyncdata.elements.tensors import is_dense
 from asyncdata.errors import ResumeError
 from asyncdata.executors.process.pool import SharedFunction
 from asyncdata.executors.process.task import RemoteError
@@ -353,22 +354,41 @@ def is_stateful(value: object) -> bool:
 SAMPLED: Final = 64
 """So many numbers of each tensor of a batch count for its digest."""
 
+DEEPEST: Final = 60
+"""Of what is nested more deeply, or contains itself, the types count alone."""
+
 
 def digest_of(data: Any) -> int:
     """Return a checksum of a batch: of its structure, and of some numbers of each tensor."""
     return crc32(repr(sample_of(data)).encode())
 
 
-def sample_of(data: Any) -> Any:
+def sample_of(data: Any, depth: int = 0) -> Any:
     """Return the part of a batch that counts."""
     if isinstance(data, torch.Tensor):
-        flat: Any = data.detach().reshape(-1)
-        return str(data.dtype), tuple(data.shape), flat[:: max(1, len(flat) // SAMPLED)].tolist()
+        return sample_of_tensor(data)
+    inner = depth + 1
     if isinstance(data, np.ndarray):
         array = cast("npt.NDArray[Any]", data)
-        return str(array.dtype), array.shape, array.reshape(-1)[:: max(1, array.size // SAMPLED)].tolist()
-    if isinstance(data, dict):
-        return [(key, sample_of(value)) for key, value in cast("dict[Any, Any]", data).items()]
-    if isinstance(data, (list, tuple)):
-        return [sample_of(value) for value in cast("list[Any]", data)]
-    return data if data is None or isinstance(data, (str, bytes, int, float)) else type(data).__name__
+        some = array.reshape(-1)[:: max(1, array.size // SAMPLED)].tolist()
+        return str(array.dtype), array.shape, sample_of(some, inner) if array.dtype == object else some
+    if isinstance(data, dict) and depth < DEEPEST:
+        return [(key, sample_of(value, inner)) for key, value in cast("dict[Any, Any]", data).items()]
+    if isinstance(data, (list, tuple)) and depth < DEEPEST:
+        return [sample_of(value, inner) for value in cast("list[Any]", data)]
+    if data is None or isinstance(data, (str, bytes, int, float)):
+        return data
+    kind: type[Any] = type(cast("Any", data))  # pyright: ignore[reportUnknownVariableType]
+    return kind.__name__
+
+
+def sample_of_tensor(data: Any) -> Any:
+    """Return the part of a tensor that counts: its dtype, its shape and some numbers, if it has them in memory."""
+    if not is_dense(data):
+        return str(data.dtype), str(data.layout)
+    flat: Any = data.detach().reshape(-1)
+    some = flat[:: max(1, len(flat) // SAMPLED)]
+    try:
+        return str(data.dtype), tuple(data.shape), some.tolist()
+    except RuntimeError:  # of dtypes of which PyTorch makes no numbers, such as float4
+        return str(data.dtype), tuple(data.shape), some.view(torch.uint8).tolist()

@@ -270,6 +270,30 @@ def test_to_a_trainer_from_a_process_of_its_own(group: str) -> None:
     assert differences(makes, found, never, tensed) == {}
 
 
+UNSENT_BY_WORKERS = {"generator", "memoryview", "dict views"}
+"""Values that PyTorch's workers cannot pickle: nothing comes in their places, as docs/pytorch.md says."""
+
+CHANGED_BY_PICKLE = {"masked, hard", "np.bytes_", "np.str_"}
+"""Values that NumPy pickles as others, as PyTorch's workers do."""
+
+
+def unchanged(value: Any) -> Any:
+    return value
+
+
+@pytest.mark.torch
+@pytest.mark.slow
+@pytest.mark.parametrize("package", ["torch.utils.data", "asyncdata.torch"])
+@pytest.mark.parametrize("group", ["values", "containers", "torch"])
+def test_from_a_worker_of_a_dataloader(group: str, package: str) -> None:
+    left_out = UNTENSED | UNSENT_BY_WORKERS | (CHANGED_BY_PICKLE if package.startswith("torch") else set())
+    makes = {name: make for name, make in values_of(group).items() if name not in left_out}
+    ds = ad.Dataset.from_iterable([make() for make in makes.values()]).to_torch()
+    kind = pytest.importorskip(package).DataLoader
+    found = read(kind(ds, batch_size=None, num_workers=1, collate_fn=unchanged, timeout=60), len(makes))
+    assert differences(makes, found, never, tensed) == {}
+
+
 @pytest.mark.integrations
 @pytest.mark.parametrize("group", ["values", "containers"])
 def test_to_a_device_of_jax(group: str) -> None:
