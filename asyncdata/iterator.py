@@ -934,7 +934,7 @@ def copies_to_device(node: PrefetchToDevice) -> Callable[[Engine], Engine]:
     from asyncdata.devices.choice import device_for
     from asyncdata.devices.engine import DeviceEngine
 
-    device = device_for(node)
+    device = device_for(node.device)
     return lambda engine: DeviceEngine(engine, device, node)
 
 

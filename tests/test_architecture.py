@@ -91,6 +91,7 @@ TYPES_FROM_ABOVE = {
 # Modules whose functions import modules of this package, so that a program loads what it uses, and why.
 LATE = {
     "asyncdata.checkpoint": "files of states, and the checks of a resume",
+    "asyncdata.cli.compare": "PyTorch, which no other command needs",
     "asyncdata.dataset": "each method imports what it alone needs",
     "asyncdata.dataset_arguments": "likewise",
     "asyncdata.engines.stall_report": "statistics, which most programs do not ask for",

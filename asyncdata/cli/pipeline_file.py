@@ -9,12 +9,14 @@ from argparse import ArgumentParser
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeVar, get_origin
 
 from asyncdata.dataset import Dataset
 from asyncdata.errors import PlanError
 
-__all__ = ("add_arguments", "pipeline_of")
+__all__ = ("add_arguments", "pipeline_of", "positive", "value_of")
+
+V = TypeVar("V")
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -40,19 +42,28 @@ def positive(text: str) -> float:
 
 def pipeline_of(spec: str) -> Dataset[Any]:
     """Run the file, which the user has named, and return its dataset; `PlanError` if there is none."""
+    return value_of(spec, Dataset[Any], "dataset")
+
+
+def value_of(spec: str, kind: type[V], noun: str) -> V:
+    """Run the file, which the user has named, and return what it names, or what this returns; `PlanError` if that is of
+    another kind."""
+    kind = get_origin(kind) or kind
     path, _, name = spec.partition(":")
+    example = "ds" if noun == "dataset" else "loader"
     if not Path(path).is_file():
-        raise PlanError(f"there is no file {path!r}: give a file and the dataset in it, as in pipeline.py:ds")
+        raise PlanError(f"there is no file {path!r}: give a file and the {noun} in it, as in pipeline.py:{example}")
     module = run(Path(path))
     if not name:
-        raise PlanError(f"give a dataset of {path}, as in {path}:ds; {datasets_in(module)}")
+        raise PlanError(f"give a {noun} of {path}, as in {path}:{example}; {values_in(module, kind, noun)}")
     if not hasattr(module, name):
-        raise PlanError(f"{path} has no {name!r}; {datasets_in(module)}")
+        raise PlanError(f"{path} has no {name!r}; {values_in(module, kind, noun)}")
     found: Any = getattr(module, name)
     found = called(spec, found) if callable(found) else found
-    if not isinstance(found, Dataset):
-        raise PlanError(f"{spec} must be a Dataset, got a {type(found).__name__}; {datasets_in(module)}")
-    return found  # pyright: ignore[reportUnknownVariableType]
+    if not isinstance(found, kind):
+        got = type(found).__name__
+        raise PlanError(f"{spec} must be a {kind.__name__}, got a {got}; {values_in(module, kind, noun)}")
+    return found
 
 
 def called(spec: str, function: Callable[..., Any]) -> Any:
@@ -75,7 +86,7 @@ def run(path: Path) -> ModuleType:
     return module
 
 
-def datasets_in(module: ModuleType) -> str:
-    """Return the names of a module's datasets, as a sentence."""
-    names = [name for name, value in vars(module).items() if isinstance(value, Dataset)]
-    return f"its datasets are {', '.join(names)}" if names else "there is no dataset in it"
+def values_in(module: ModuleType, kind: type[Any], noun: str) -> str:
+    """Return the names of a module's values of a kind, as a sentence."""
+    names = [name for name, value in vars(module).items() if isinstance(value, kind)]
+    return f"its {noun}s are {', '.join(names)}" if names else f"there is no {noun} in it"

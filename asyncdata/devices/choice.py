@@ -11,9 +11,8 @@ from asyncdata.devices.jax import JaxDevice
 from asyncdata.devices.simulated import Accelerator, SimulatedDevice
 from asyncdata.errors import PlanError
 from asyncdata.memory.buffer_pool import POOL
-from asyncdata.transforms.prefetch_to_device import PrefetchToDevice
 
-__all__ = ("check_device", "device_for")
+__all__ = ("check_device", "device_for", "kind_of")
 
 
 def check_device(device: Any, mode: str, static: Any) -> Any:
@@ -37,31 +36,31 @@ def kind_of(device: Any) -> str:
         if (kind == "cuda" and (index.isdecimal() or name == "cuda")) or name in {"cpu", "cpu:0"}:
             return kind
     raise PlanError(
-        "prefetch_to_device(device=) must be 'cuda', 'cuda:1' or the like, 'cpu', a torch.device of these, or a JAX "
+        "device= must be 'cuda', 'cuda:1' or the like, 'cpu', a torch.device of these, or a JAX "
         f"device or sharding; got {device!r:.80}"
     )
 
 
-def device_for(node: PrefetchToDevice) -> Device:
-    """Return the device of a node for one iterator; called in the consumer's thread.
+def device_for(device: Any) -> Device:
+    """Return the device of a user's argument for one iterator; called in the consumer's thread.
 
     From now on large batches of this process are allocated in memory that the device reads.
     """
-    device = made_for(node)
-    if device.pinned_memory is not None and POOL.allocate != device.pinned_memory.allocate_or_not:
-        POOL.allocate_by(device.pinned_memory.allocate_or_not)
-    return device
+    made = made_for(device)
+    if made.pinned_memory is not None and POOL.allocate != made.pinned_memory.allocate_or_not:
+        POOL.allocate_by(made.pinned_memory.allocate_or_not)
+    return made
 
 
-def made_for(node: PrefetchToDevice) -> Device:
-    """Return the device of a node."""
-    match kind_of(node.device):
+def made_for(device: Any) -> Device:
+    """Return the device of a user's argument."""
+    match kind_of(device):
         case "cuda":
-            index = str(node.device).partition(":")[2]
+            index = str(device).partition(":")[2]
             return CudaDevice(int(index) if index else None)
         case "jax":
-            return JaxDevice(node.device)
+            return JaxDevice(device)
         case "simulated":
-            return SimulatedDevice(node.device)
+            return SimulatedDevice(device)
         case _:
             return CpuDevice()

@@ -19,8 +19,11 @@ class Placeholder:
         self.number = number
 
 
-def split_arrays(element: Any, is_sent: Callable[[Any], bool]) -> tuple[Any, list[Any]]:
-    """Return an element with placeholders for its arrays, and the arrays; `StructureError` if it contains itself."""
+def split_arrays(element: Any, is_sent: Callable[[Any], bool], lists: bool = False) -> tuple[Any, list[Any]]:
+    """Return an element with placeholders for its arrays, and the arrays; `StructureError` if it contains itself.
+
+    Lists are leaves in a `Dataset`; with `lists` they are parts of the structure, as in a batch of PyTorch's collate.
+    """
     leaves: list[Any] = []
 
     def take(leaf: Any) -> Any:
@@ -30,25 +33,35 @@ def split_arrays(element: Any, is_sent: Callable[[Any], bool]) -> tuple[Any, lis
         return Placeholder(len(leaves) - 1)
 
     try:
-        return with_leaves(take, element), leaves
+        return with_leaves(take, element, lists), leaves
     except RecursionError:
         raise endless(element) from None
 
 
-def join_arrays(element: Any, arrays: Sequence[Any]) -> Any:
+def join_arrays(element: Any, arrays: Sequence[Any], lists: bool = False) -> Any:
     """Return an element with its placeholders replaced by arrays."""
-    return with_leaves(lambda leaf: arrays[leaf.number] if type(leaf) is Placeholder else leaf, element)
+    return with_leaves(lambda leaf: arrays[leaf.number] if type(leaf) is Placeholder else leaf, element, lists)
 
 
-def with_leaves(fn: Callable[[Any], Any], value: Any) -> Any:
+def with_leaves(fn: Callable[[Any], Any], value: Any, lists: bool = False) -> Any:
     """Return the structure with each leaf replaced by `fn(leaf)`; for many leaves faster than with their paths."""
     kind: type[Any] = type(value)  # pyright: ignore[reportUnknownVariableType]
+    if lists and kind is list:
+        return [with_leaves(fn, part, lists) for part in cast("list[Any]", value)]
     if kind in LEAVES or kind is Placeholder:
         return fn(value)
     if kind is dict:
-        return {key: with_leaves(fn, part) for key, part in cast("dict[Any, Any]", value).items()}
+        return {key: with_leaves(fn, part, lists) for key, part in cast("dict[Any, Any]", value).items()}
     level = open_level(value)
-    return fn(value) if level is None else level.rebuild([with_leaves(fn, part) for part in level.parts])
+    if level is None:
+        return fn(value)
+    stays = (".batch_sizes",) if kind.__name__ == "PackedSequence" else ()  # PyTorch wants them on the CPU
+    return level.rebuild(
+        [
+            part if name in stays else with_leaves(fn, part, lists)
+            for name, part in zip(level.names, level.parts, strict=True)
+        ]
+    )
 
 
 def paths_of(element: Any) -> list[str]:

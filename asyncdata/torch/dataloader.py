@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Generic, TypeVar
 
+from asyncdata.devices.choice import kind_of
 from asyncdata.errors import PlanError, ResumeError
 from asyncdata.graph.node import check_count
 from asyncdata.observe.bottleneck import Bottleneck
@@ -26,8 +27,8 @@ class DataLoader(Base, Generic[T]):
     """PyTorch's DataLoader: the same arguments and batches; and its position can be saved between any two of them.
 
     With `num_workers=0` batches are made where the loop runs, when it asks for them. Else each worker is a process that
-    makes every n-th batch, and draws the random numbers that a worker of PyTorch's would draw. See
-    docs/pytorch.md.
+    makes every n-th batch, and draws the random numbers that a worker of PyTorch's would draw. With a `device`, such as
+    `"cuda"`, batches come on it; those of workers are copied ahead. See docs/pytorch.md.
 
     >>> from asyncdata.torch import DataLoader  # doctest: +SKIP
     >>> loader = DataLoader(range(6), batch_size=2, shuffle=True)  # doctest: +SKIP
@@ -55,6 +56,7 @@ class DataLoader(Base, Generic[T]):
         persistent_workers: bool = False,
         pin_memory_device: str = "",
         in_order: bool = True,
+        device: Any = None,
     ) -> None:
         Base.__init__(
             self,
@@ -76,6 +78,11 @@ class DataLoader(Base, Generic[T]):
             pin_memory_device=pin_memory_device,
             in_order=in_order,
         )
+        if device is not None and kind_of(device) == "jax":
+            raise TypeError(
+                f"device= must be PyTorch's, got {device!r:.80}; Dataset.loader(device=) takes those of JAX"
+            )
+        self.device = device
         check_supported(self)
         self._workers: list[LoaderWorker] | None = None
         self._setup: RunSetup | None = None  # of workers that stay
@@ -87,7 +94,7 @@ class DataLoader(Base, Generic[T]):
     def __iter__(self) -> Epoch[T]:
         """Begin the next epoch, or continue in that of a loaded state."""
         number, loaded = self.epoch, self._loaded
-        self._pins = pins(self)
+        self._pins = self.device is None and pins(self)
         self._check_again(number)
         if self.persistent_workers and isinstance(self._latest, WorkerEpoch):
             self._latest.settle()

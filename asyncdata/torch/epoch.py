@@ -5,8 +5,9 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Mapping
+from concurrent.futures import Future
 from itertools import count as counting
-from typing import Any, Final, Generic, Self, TypeVar
+from typing import Any, Final, Generic, Self, TypeVar, cast
 
 from asyncdata.errors import PlanError, ResumeError
 from asyncdata.executors.function_call import Call
@@ -14,6 +15,7 @@ from asyncdata.executors.group_work import GroupWork
 from asyncdata.executors.process.pool import SharedFunction
 from asyncdata.executors.process.workers import held_by
 from asyncdata.observe.statistics import Statistics
+from asyncdata.torch.device_copies import DeviceCopies, DeviceCopy
 from asyncdata.torch.epoch_meter import EpochMeter
 from asyncdata.torch.generators import states_from_json, states_to_json
 from asyncdata.torch.index_batches import IndexBatches, is_within, unread
@@ -51,6 +53,7 @@ class Epoch(Generic[T]):
         self.ended = False
         ahead = loader.num_workers * (loader.prefetch_factor or 0)
         self.meter = EpochMeter(type(loader.index_sampler).__name__, loader.num_workers, ahead)
+        self.copies = None if loader.device is None else DeviceCopies(loader.device)
         self.indices = IndexBatches(loader, loader.kept_seed(saved), saved)
         within = saved if saved is not None and is_within(saved) else None
         if within is None and not is_iterable(loader.kind):
@@ -83,6 +86,8 @@ class Epoch(Generic[T]):
             raise StopIteration
         try:
             with self.meter.times:
+                if self.copies is not None:
+                    self.copies.return_credit()
                 return self.batch()
         except StopIteration:
             self.ended = True
@@ -92,6 +97,17 @@ class Epoch(Generic[T]):
         except Exception as error:
             self.meter.times.raises(error)
             raise
+
+    def finished(self, data: Any) -> Any:
+        """Return a batch as the loop gets it: on the device, if there is one."""
+        if self.copies is None:
+            return self.loader.finished(data)
+        copy: DeviceCopy = cast("DeviceCopy", data) if isinstance(data, Future) else self.copies.start(data)
+        self.copy_ahead(self.copies)
+        return self.copies.take(copy)
+
+    def copy_ahead(self, copies: DeviceCopies) -> None:
+        """Begin to copy those of the next batches that are there."""
 
     def stats(self) -> Statistics:
         """Return the statistics so far."""
@@ -147,7 +163,7 @@ class InlineEpoch(Epoch[T]):
         self.given = self.indices.taken
         if is_iterable(self.loader.kind):
             self.digest = digest_of(data)
-        return self.loader.finished(data)
+        return self.finished(data)
 
     def check_epoch(self) -> None:
         """Raise if an iterable dataset that returns itself from `__iter__` is empty in a later epoch."""
@@ -262,7 +278,7 @@ class WorkerEpoch(Epoch[T]):
                 raise reply.error.with_cause()
             if not reply.ended:
                 self.given += 1
-                return self.loader.finished(reply.data)
+                return self.finished(reply.data)
         self.setup = None  # its workers may drop it
         raise StopIteration
 
@@ -307,6 +323,17 @@ class WorkerEpoch(Epoch[T]):
         if not came:
             raise RuntimeError(f"DataLoader timed out after {patience} seconds")
         return number
+
+    def copy_ahead(self, copies: DeviceCopies) -> None:
+        if self.stand_in is not None:
+            return
+        numbers = [*self.waiting] if self.loader.in_order else [*self.arrived]
+        for number in numbers:
+            if not copies.credits or not self.workers[self.waiting[number]].receive(self, number, 0.0):
+                return
+            reply = self.arrived[number]
+            if isinstance(reply, BatchReply) and reply.has_batch and not isinstance(reply.data, Future):
+                reply.data = copies.start(reply.data)
 
     def took(self, reply: BatchReply) -> None:
         """Take note of a reply, from whichever thread received it."""

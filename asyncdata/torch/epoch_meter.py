@@ -58,4 +58,6 @@ class EpochMeter:
     def bottleneck(stats: Statistics) -> Bottleneck:
         """Return what limits the epoch, in the words of a loader."""
         found = bottleneck_of(stats)
-        return dataclasses.replace(found, change=found.change.replace("num_parallel_calls", "num_workers"))
+        change = found.change.replace("num_parallel_calls", "num_workers")
+        change = change.replace("prefetch(AUTOTUNE) as the last step", "a larger prefetch_factor")
+        return dataclasses.replace(found, change=change)

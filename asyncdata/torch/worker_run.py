@@ -116,6 +116,11 @@ class BatchReply:
         self.seconds = 0.0
         """How long it took, where it was received from a worker."""
 
+    @property
+    def has_batch(self) -> bool:
+        """Whether there is a batch: neither an error nor the end of the dataset."""
+        return self.error is None and not self.ended
+
     def __reduce__(self) -> tuple[Any, ...]:
         return BatchReply, (self.data, self.ended, self.error, self.number, self.worker, self.position)
 

@@ -1,0 +1,266 @@
+"""The command `asyncdata compare`: a DataLoader of PyTorch's and the drop-in for it, by turns."""
+
+from __future__ import annotations
+
+import html
+import json
+import random
+import subprocess
+import sys
+import time
+from argparse import SUPPRESS, ArgumentParser, Namespace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, NamedTuple, cast
+from zlib import crc32
+
+import numpy as np
+
+from asyncdata.cli.pipeline_file import positive, value_of
+from asyncdata.errors import PlanError, StageError
+from asyncdata.observe.table import memory, time_of
+from asyncdata.runtime.optional_packages import require
+
+__all__ = ("add_parser", "run")
+
+SIDES: Final = ("torch", "asyncdata")
+TURNS: Final = 2
+CHECKED: Final = 20
+"""So many batches are compared, before the others are timed."""
+
+DESCRIPTION = """
+Read a DataLoader of PyTorch's, and asyncdata.torch.DataLoader with the same arguments, by turns, each in a process of
+its own that runs the file. Print whether their batches are equal, their pace, when the first batch came, the memory of
+all processes and the processor time of the one that trains, and what to change.
+"""
+
+
+def add_parser(commands: Any) -> None:
+    """Add `compare` to the subparsers of a command line."""
+    parser: ArgumentParser = commands.add_parser(
+        "compare", help="compare a DataLoader of PyTorch's with the drop-in", description=DESCRIPTION
+    )
+    parser.add_argument(
+        "loader",
+        metavar="FILE.py:NAME",
+        help="a torch.utils.data.DataLoader in that file, or a function without arguments that returns one",
+    )
+    parser.add_argument(
+        "--seconds", type=positive, default=5.0, metavar="S", help="seconds of each of the four turns (default 5)"
+    )
+    parser.add_argument("--html", type=Path, metavar="FILE", help="write the table as a page, too")
+    parser.add_argument("--side", choices=SIDES, help=SUPPRESS)
+    parser.set_defaults(run=run)
+
+
+class Measured(NamedTuple):
+    """What one turn has found. Seconds and bytes; `digests` are those of the first batches."""
+
+    digests: list[int]
+    first: float
+    batches: int
+    seconds: float
+    processor: float
+    memory: int
+    change: str
+
+
+def run(arguments: Namespace) -> int:
+    """Measure both loaders by turns, and print what was found; in a process of one turn, print that alone."""
+    if arguments.side is not None:
+        print(json.dumps(measured(arguments.loader, arguments.side, arguments.seconds)))
+        return 0
+    turns: dict[str, list[Measured]] = {side: [] for side in SIDES}
+    for side in SIDES * TURNS:
+        turns[side].append(measured_apart(arguments.loader, side, arguments.seconds))
+    rows, remarks = rows_of(turns), remarks_of(turns)
+    print_table(rows, remarks)
+    if arguments.html is not None:
+        arguments.html.write_text(page(arguments.loader, rows, remarks), encoding="utf-8")
+    return 0 if same_batches(turns) is None else 1
+
+
+# one turn
+
+
+def measured_apart(spec: str, side: str, seconds: float) -> Measured:
+    """Return what a turn in a process of its own has found."""
+    command = [sys.executable, "-m", "asyncdata", "compare", spec, "--side", side, "--seconds", str(seconds)]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+    if done.returncode:
+        raise StageError(f"{spec} could not be read with the loader of {side}: see above")
+    return Measured(*json.loads(done.stdout.splitlines()[-1]))  # after what the file prints
+
+
+def measured(spec: str, side: str, seconds: float) -> Measured:
+    """Read a loader for so many seconds: the first batches to compare them, the others for its pace."""
+    seed_all()
+    loader = value_of(spec, require("torch.utils.data", "asyncdata compare").DataLoader, "DataLoader")
+    if side == "asyncdata":
+        loader = drop_in(loader)
+    seed_all()
+    begin = time.perf_counter()
+    batches = endless(loader)
+    digests = [digest(next(batches, None))]
+    first = time.perf_counter() - begin
+    digests += [digest(batch) for batch, _ in zip(batches, range(CHECKED - 1), strict=False)]
+    count, begin, worked = 0, time.perf_counter(), time.process_time()
+    for _ in batches:
+        count += 1
+        if time.perf_counter() - begin >= seconds:
+            break
+    passed, worked = time.perf_counter() - begin, time.process_time() - worked
+    change = str(loader.bottleneck()) if side == "asyncdata" else ""
+    return Measured(digests, first, count, passed, worked, memory_of_all(), change)
+
+
+def seed_all() -> None:
+    """Give the generators of this process the same state on both sides."""
+    require("torch", "asyncdata compare").manual_seed(0)
+    random.seed(0)
+    np.random.seed(0)
+
+
+def drop_in(loader: Any) -> Any:
+    """Return the drop-in with the arguments of a loader."""
+    from asyncdata.torch import DataLoader
+
+    names = ("num_workers", "collate_fn", "pin_memory", "timeout", "worker_init_fn", "generator", "in_order")
+    given = {name: getattr(loader, name) for name in (*names, "persistent_workers", "prefetch_factor")}
+    if loader.batch_size is None and loader.batch_sampler is not None:
+        return DataLoader(loader.dataset, batch_sampler=loader.batch_sampler, **given)
+    sampler = None if type(loader.sampler).__name__ == "_InfiniteConstantSampler" else loader.sampler
+    size, drop = loader.batch_size, loader.drop_last
+    return DataLoader(loader.dataset, batch_size=size, sampler=sampler, drop_last=drop, **given)
+
+
+def endless(loader: Any) -> Iterator[Any]:
+    """Yield the batches of one epoch after the other; `PlanError` if one has none."""
+    while True:
+        empty = True
+        for batch in loader:
+            empty = False
+            yield batch
+        if empty:
+            raise PlanError("an epoch of this DataLoader has no batch: there is nothing to compare")
+
+
+def digest(value: Any, found: int = 0) -> int:
+    """Return a checksum of all of a batch: its structure, and the dtypes, shapes and data of its arrays."""
+    kind: str = type(value).__name__
+    if isinstance(value, Mapping):
+        items = cast("Mapping[Any, Any]", value).items()
+        return digest([part for item in items for part in item], crc32(kind.encode(), found))
+    if isinstance(value, (list, tuple)):
+        parts = cast("Sequence[Any]", value)
+        found = crc32(f"{kind} {len(parts)}".encode(), found)
+        for part in parts:
+            found = digest(part, found)
+        return found
+    if hasattr(value, "detach"):
+        value = value.detach().cpu()
+        found = crc32(f"{value.dtype} {tuple(value.shape)}".encode(), found)
+        return crc32(repr(value.tolist()).encode(), found)
+    text = repr(value.tolist()) if hasattr(value, "tolist") else repr(value)
+    return crc32(f"{kind} {text}".encode(), found)
+
+
+def memory_of_all() -> int:
+    """Return the bytes of this process and all that it has started, shared ones once; 0 if the system does not say."""
+    parents: dict[int, int] = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            parents[int(folder.name)] = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+        except OSError:  # it has ended
+            continue
+    found = {Path("/proc/self").resolve().name}
+    while more := {str(child) for child, parent in parents.items() if str(parent) in found} - found:
+        found |= more
+    return sum(map(memory_of, found))
+
+
+def memory_of(process: str) -> int:
+    """Return the bytes of a process, those that it shares divided among all that have them."""
+    try:
+        lines = Path("/proc", process, "smaps_rollup").read_text().splitlines()
+    except OSError:
+        return 0
+    return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:"))
+
+
+# what was found
+
+
+def mean(values: Sequence[float]) -> float:
+    """Return the mean of a side's turns."""
+    return sum(values) / len(values)
+
+
+def rows_of(turns: Mapping[str, Sequence[Measured]]) -> list[tuple[str, str, str, str]]:
+    """Return the rows of the table: what it is, its value on both sides, and how many times better the drop-in is."""
+
+    def row(
+        name: str, value: Callable[[Measured], float], text: Callable[[float], str], more_is_better: bool = False
+    ) -> tuple[str, str, str, str]:
+        theirs, ours = [mean([value(turn) for turn in turns[side]]) for side in SIDES]
+        better, worse = (ours, theirs) if more_is_better else (theirs, ours)
+        return name, text(theirs), text(ours), f"{better / worse:.2f}x" if worse else ""
+
+    return [
+        row("pace", lambda turn: turn.batches / turn.seconds, lambda pace: f"{pace:,.1f} batches/s", True),
+        row("first batch", lambda turn: turn.first, time_of),
+        row("memory of all processes", lambda turn: turn.memory, lambda size: memory(int(size))),
+        row("processor time of this process for a batch", lambda turn: turn.processor / turn.batches, time_of),
+    ]
+
+
+def same_batches(turns: Mapping[str, Sequence[Measured]]) -> int | None:
+    """Return the first batch in which the turns differ; `None` if they are equal."""
+    for number, digests in enumerate(zip(*[turn.digests for side in SIDES for turn in turns[side]], strict=False)):
+        if len(set(digests)) > 1:
+            return number
+    return None
+
+
+def remarks_of(turns: Mapping[str, Sequence[Measured]]) -> list[tuple[str, str]]:
+    """Return whether the batches are equal, and what to change next."""
+    differing = same_batches(turns)
+    compared = min(len(turn.digests) for side in SIDES for turn in turns[side])
+    if differing is None:
+        equal = f"the first {compared} are equal"
+        change = "replace the import of DataLoader by: from asyncdata.torch import DataLoader"
+    elif any(turn.digests != turns["torch"][0].digests for turn in turns["torch"]):
+        equal = f"batch {differing} differs, also from one run of PyTorch's DataLoader to the next"
+        change = "seed what the dataset and the sampler draw from, then compare again"
+    else:
+        equal = f"batch {differing} differs from PyTorch's"
+        change = "see 'What is exact' in docs/pytorch.md"
+    return [("batches", equal), ("change", change), ("then", turns["asyncdata"][-1].change)]
+
+
+HEAD: Final = ("", "DataLoader", "asyncdata.torch", "better by")
+
+
+def print_table(rows: Sequence[tuple[str, ...]], remarks: Sequence[tuple[str, str]]) -> None:
+    """Print the table, and the remarks."""
+    widths = [max(len(row[column]) for row in (HEAD, *rows)) for column in range(len(HEAD))]
+    for first, *others in (HEAD, *rows):
+        cells = [cell.rjust(width) for cell, width in zip(others, widths[1:], strict=True)]
+        print("  ".join([first.ljust(widths[0]), *cells]).rstrip())
+    print()
+    for name, text in remarks:
+        print(f"{name:8} {text}")
+
+
+def page(spec: str, rows: Sequence[tuple[str, ...]], remarks: Sequence[tuple[str, str]]) -> str:
+    """Return the table and the remarks as a page that needs no other file."""
+
+    def line(cells: Sequence[str], kind: str = "td") -> str:
+        return f"<tr>{''.join(f'<{kind}>{html.escape(cell)}</{kind}>' for cell in cells)}</tr>"
+
+    table = "\n".join([line(HEAD, "th"), *map(line, rows)])
+    words = "\n".join(f"<p><b>{html.escape(name)}</b>: {html.escape(text)}</p>" for name, text in remarks)
+    style = "body{font:16px sans-serif;margin:2em}td,th{padding:.3em 1em;text-align:right}"
+    title = html.escape(f"DataLoaders of {spec}")
+    head = f'<meta charset="utf-8"><title>{title}</title><style>{style}</style>'
+    return f"<!doctype html>\n{head}\n<h1>{title}</h1>\n<table>\n{table}\n</table>\n{words}\n"

@@ -1,0 +1,111 @@
+"""`asyncdata compare`: the table of both loaders, and the page."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from asyncdata.__main__ import main
+from asyncdata.cli import compare
+from asyncdata.cli.compare import Measured, digest, measured, remarks_of
+
+pytestmark = pytest.mark.torch
+
+TRAIN = """
+import os
+import torch
+from torch.utils.data import BatchSampler, DataLoader, IterableDataset, RandomSampler
+
+class Rows:
+    def __len__(self):
+        return 24
+
+    def __getitem__(self, index):
+        return {"x": torch.rand(3), "name": f"row {index}"}
+
+class Stream(IterableDataset):
+    def __iter__(self):
+        return iter(torch.rand(9))
+
+class Restless(Rows):
+    def __getitem__(self, index):
+        return int.from_bytes(os.urandom(4), "little")
+
+loader = DataLoader(Rows(), 4, shuffle=True)
+restless = DataLoader(Restless(), 4)
+batches = DataLoader(Rows(), batch_sampler=BatchSampler(RandomSampler(range(24)), 5, True))
+stream = DataLoader(Stream(), 2, drop_last=True)
+single = DataLoader(Rows(), batch_size=None)
+empty = DataLoader([], 2)
+
+def build():
+    return loader
+"""
+
+
+@pytest.fixture
+def train(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setenv("PYTHONPATH", os.fspath(Path(__file__).resolve().parents[2]))
+    path = tmp_path / "a_training.py"
+    path.write_text(TRAIN)
+    return path
+
+
+@pytest.mark.parametrize("name", ["loader", "batches", "stream", "single", "build"])
+def test_both_give_the_same_batches(train: Path, name: str) -> None:
+    theirs, ours = [measured(f"{train}:{name}", side, 0.01) for side in compare.SIDES]
+    assert (len(theirs.digests), theirs.digests) == (compare.CHECKED, ours.digests)
+    assert ours.batches
+    assert ours.change
+    assert ours.memory > 1e6
+
+
+def turn(digests: list[int], change: str = "more workers") -> Measured:
+    return Measured(digests, 0.1, 10, 1.0, 0.5, 1000, change)
+
+
+def test_what_to_change_depends_on_which_batches_differ() -> None:
+    same, other = turn([1, 2]), turn([1, 3])
+    assert "are equal" in str(remarks_of({"torch": [same, same], "asyncdata": [same, same]}))
+    assert "batch 1 differs from PyTorch's" in str(remarks_of({"torch": [same, same], "asyncdata": [other, same]}))
+    assert "one run of PyTorch's" in str(remarks_of({"torch": [same, other], "asyncdata": [same, same]}))
+
+
+def test_a_digest_counts_all_of_a_batch() -> None:
+    big = torch.zeros(100_000)
+    late = big.clone()
+    late[77_777] = 1
+    values: list[Any] = [big, late, big.double(), big[None], [big], (big,), {"x": big}, {"y": big}, np.zeros(3), "a", 1]
+    assert len({digest(value) for value in values}) == len(values)
+    assert digest({"x": [big, "a"]}) == digest({"x": [big.clone(), "a"]})
+
+
+@pytest.mark.parametrize(
+    ("name", "words"), [("Rows", "must be a DataLoader"), ("empty", "has no batch"), ("none", "its DataLoaders are")]
+)
+def test_what_cannot_be_compared_is_refused(
+    train: Path, name: str, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["compare", f"{train}:{name}", "--side", "torch"]) == 2
+    assert words in capsys.readouterr().err
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "status"), [("loader", 0), ("restless", 1)])
+def test_the_table_and_the_page(
+    train: Path, name: str, status: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compare, "TURNS", 1)
+    page = train.with_name("page.html")
+    assert main(["compare", f"{train}:{name}", "--seconds", "0.1", "--html", str(page)]) == status
+    told = capsys.readouterr().out
+    assert ("the first 20 are equal" in told) == (status == 0)
+    for text in (told, page.read_text()):
+        assert all(word in text for word in ("pace", "first batch", "memory of all processes", "processor time"))
