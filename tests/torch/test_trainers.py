@@ -60,3 +60,79 @@ def test_accelerate_prepares_it_as_pytorchs_own() -> None:
         loader = accelerate.Accelerator(cpu=True).prepare(kind(Numbers(), 2, shuffle=True))
         found.append([batch.tolist() for _ in range(2) for batch in loader])
     assert found[0] == found[1]
+
+
+class Stopped(Exception):
+    """A training run that ends in the middle, as if it had been killed."""
+
+
+def hugging_face_batches(kind: Any, folder: Path, found: list[list[int]], stop: int) -> Any:
+    """Return a Trainer whose loader is of a kind; it saves after `stop` steps, and is killed then."""
+    transformers = pytest.importorskip("transformers")
+
+    class Model(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = torch.nn.Linear(1, 1)
+
+        def forward(self, x: torch.Tensor) -> Any:
+            found.append(x.tolist())
+            return {"loss": self.layer(x[:, None].float()).mean()}
+
+    class Trainer(transformers.Trainer):
+        def get_train_dataloader(self) -> Any:
+            return self.accelerator.prepare(kind(Numbers(), 2, shuffle=True, collate_fn=collate))
+
+    class Stop(transformers.TrainerCallback):
+        def on_save(self, *_: Any, **__: Any) -> None:
+            raise Stopped
+
+    quiet: dict[str, Any] = {"report_to": [], "disable_tqdm": True, "use_cpu": True, "seed": 3}
+    saving: dict[str, Any] = {"save_strategy": "steps", "save_steps": stop} if stop else {"save_strategy": "no"}
+    arguments = transformers.TrainingArguments(str(folder), num_train_epochs=2, **quiet, **saving)
+    return Trainer(Model(), arguments, train_dataset=Numbers(), callbacks=[Stop()])
+
+
+def collate(samples: list[int]) -> dict[str, torch.Tensor]:
+    return {"x": torch.tensor(samples)}
+
+
+def test_hugging_face_gives_the_batches_that_it_gives_with_pytorchs_own_and_resumes_at_the_batch(
+    tmp_path: Path,
+) -> None:
+    whole: list[list[int]] = []
+    hugging_face_batches(TorchLoader, tmp_path / "whole", whole, 0).train()
+    for stop in (2, 8):
+        found: list[list[int]] = []
+        folder = tmp_path / str(stop)
+        with pytest.raises(Stopped):
+            hugging_face_batches(DataLoader, folder, found, stop).train()
+        hugging_face_batches(DataLoader, folder, found, 0).train(resume_from_checkpoint=True)
+        assert found == whole, stop
+
+
+def test_accelerate_resumes_at_the_batch_with_the_state_of_a_loader_that_is_not_prepared(tmp_path: Path) -> None:
+    accelerate = pytest.importorskip("accelerate")
+    seed()
+    whole = [batch.tolist() for loader in [TorchLoader(Numbers(), 2, shuffle=True)] for _ in "ab" for batch in loader]
+    for stop in (2, 8):
+        seed()
+        found: list[list[int]] = []
+        for most in (stop, len(whole)):
+            accelerator, loader = accelerate.Accelerator(cpu=True), DataLoader(Numbers(), 2, shuffle=True)
+            accelerator.register_for_checkpointing(loader)
+            if found:
+                seed(9)
+                accelerator.load_state(str(tmp_path))
+            read_until(most, loader, found)
+            accelerator.save_state(str(tmp_path))
+        assert found == whole, stop
+
+
+def read_until(most: int, loader: DataLoader[Any], found: list[list[int]]) -> None:
+    """Note the batches of two epochs, until there are so many."""
+    for _ in range(loader.epoch, 2):
+        for batch in loader:
+            found.append(batch.tolist())
+            if len(found) == most:
+                return
