@@ -270,10 +270,10 @@ def from_queue(messages: Iterable[Any]) -> Iterator[Any]:
 
 
 def from_channel(bodies: Sequence[bytes], decode: Callable[[bytes], Any]) -> Iterator[Any]:
-    """A body that cannot be decoded is one failure."""
-    for body in bodies:
+    """A line that cannot be decoded is a failure in its place."""
+    for line in [line for body in bodies for line in body.split(b"\n") if line.strip()]:
         try:
-            yield from [decode(line) for line in body.split(b"\n") if line.strip()]
+            yield decode(line)
         except ValueError:
             yield Failed("UndecodableError")
 

@@ -366,7 +366,7 @@ async def remade(
     inner = Demand()
     async with aclosing(node.open(scope, inner, Start(END, [*chain.from_iterable(members)]))) as source:
         for place, one in enumerate(members):
-            if not one:
+            if absent is not None and not one:
                 yield Block([Failure(LeftOut())], ReplayedTickets(tickets, place, place + 1, END), True)
                 continue
             found = await exactly(source, inner, len(one))

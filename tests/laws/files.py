@@ -194,7 +194,7 @@ def add_database(path: Path) -> None:
         db.commit()
 
 
-SENT = [b"0\n1\n2", b"3", b"no number", b"4\n" * 11, b"", b"5\n6", b"7\nno number\n8", b"9"]
+SENT = [b"0\n1\n2", b"3", b'"no number"', b"4\n" * 11, b"", b"5\n6", b'7\n"no number"\n8', b"9"]
 """What was sent to a channel: a few lines in each request."""
 
 

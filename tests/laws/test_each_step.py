@@ -61,6 +61,7 @@ DRAWN_AS = {"list_files": ["from_iterable"], "rebatch": ["batch"]}
 
 FILE_LABELS = {
     **{kind: reader.__name__ for kind, reader in READERS.items()},
+    "mds": "MdsDataset(",
     "fixed": "FixedLengthRecordDataset(",
     "csv": "CsvDataset(",
     "sql": "SqlDataset(",
@@ -292,7 +293,9 @@ def test_a_label_begins_with_the_method_s_name_and_states_of_before_fit(method: 
 
 
 ELSEWHERE = {
-    **dict.fromkeys(("from_http_stream", "from_nats", "from_redis_stream", "from_websocket"), "tests/web"),
+    **dict.fromkeys(
+        ("from_http_stream", "from_kafka", "from_nats", "from_redis_stream", "from_websocket"), "tests/web"
+    ),
     **dict.fromkeys(("from_channel", "load"), "tests/laws/files.py"),
     "prefetch_to_device": "tests/laws/test_devices.py",
 }
