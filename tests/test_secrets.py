@@ -126,6 +126,7 @@ METHODS: dict[str, dict[str, Any]] = {
     "concatenate": {"dataset": numbers()},
     "counter": {},
     "distinct": {},
+    "exclude": {"records": [{"source": "range(6)", "index": 1}]},
     "enumerate": {},
     "explain": {},
     "filter": {"predicate": bool},
@@ -300,6 +301,7 @@ CALLS: dict[str, dict[str, Any]] = {
     "checkpoint.merge_states": {"states": []},
     "checkpoint.place_of": BEGUN,
     "checkpoint.plan_labels": {"plan": numbers().plan},
+    "checkpoint.plan_of_next_epoch": {"plan": numbers().plan},
     "checkpoint.save": {"path": "a.state", "state": {}},
     "checkpoint.save_share": {"folder": "shares", "state": {}},
     "checkpoint.seeds_of": {"plan": numbers().plan},
@@ -509,6 +511,7 @@ COMMAND_LINES: dict[str, list[str]] = {
     "channel put-back": ["missing", "--to", "http://127.0.0.1:1/ingest"],
     "channel trim": ["missing", "--state", "missing"],
     "inspect": ["missing"],
+    "compare": ["missing.py:loader"],
     "convert": ["missing", "shards", "--to", "jsonl"],
 }
 """Arguments with which each command ends soon."""

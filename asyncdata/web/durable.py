@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, final
 
-from asyncdata.errors import ChannelFull, ClosedError, PlanError
+from asyncdata.errors import ChannelFull, ClosedError, MissingDependencyError, PlanError
 from asyncdata.graph.node import check_count
 from asyncdata.runtime import forks
 from asyncdata.runtime.closing import Closable
@@ -173,6 +173,8 @@ class DurableChannel(Closable):
             BodyDecoder(form, None, sys.maxsize, sys.maxsize).whole(content)
         except BodyError as error:
             raise PlanError(f"send: the body is no {content_type}: {error}") from None
+        except MissingDependencyError:  # what reads it is where it is installed
+            pass
         return await self._send(content, key, version, form)
 
     async def _send(self, body: bytes, key: str | None, version: int | None, form: str) -> bool:
