@@ -106,9 +106,12 @@ def header_size(data: bytes) -> int:
     return begin
 
 
-def header_of(data: bytes, allow_pickle: bool = False) -> MdsHeader:
-    """Return the header of a shard; `ValueError` for other data, and for pickled columns unless they are allowed."""
+def header_of(data: bytes, allow_pickle: bool = False, samples: int | None = None) -> MdsHeader:
+    """Return the header of a shard; `ValueError` for other data, for another number of samples than the folder's index
+    says, and for pickled columns unless they are allowed."""
     (count,) = unpack_from("<I", data)
+    if samples not in (None, count):
+        raise ValueError(f"it has {count} samples, and {samples} by the index.json of its folder: it is another shard")
     offsets = np.frombuffer(data, "<u4", count + 1, offset=4)
     if len(falling := np.flatnonzero(offsets[1:] <= offsets[:-1])):
         at = 4 * (int(falling[0]) + 2)
@@ -144,9 +147,10 @@ class MdsParser:
     passed = 0
     """The next sample begins at `offset` itself."""
 
-    def __init__(self, name: str, allow_pickle: bool = False) -> None:
+    def __init__(self, name: str, allow_pickle: bool = False, samples: int | None = None) -> None:
         self._name = name
         self._allow_pickle = allow_pickle
+        self._samples = samples
         self._header: MdsHeader | None = None
         self._number = 0  # of the next sample
         self._data = b""  # from the byte `_begin` of the file on
@@ -160,7 +164,7 @@ class MdsParser:
     def start(self, data: bytes) -> None:
         """Take the header of a file that is resumed at a later sample; `DataLossError` if it is damaged."""
         try:
-            self._header = header_of(data, self._allow_pickle)
+            self._header = header_of(data, self._allow_pickle, self._samples)
         except ValueError as error:
             raise DataLossError(f"{self._name}: {error}") from None
 
@@ -195,9 +199,9 @@ class MdsParser:
         except ValueError as error:
             self.lost = True
             return [DataLossError(f"{self._name}: {error}")]
-        return self._samples(header, header.offsets[self._number : self._number + count + 1].tolist())
+        return self._found(header, header.offsets[self._number : self._number + count + 1].tolist())
 
-    def _samples(self, header: MdsHeader, ends: list[int]) -> list[dict[str, Any] | DataLossError]:
+    def _found(self, header: MdsHeader, ends: list[int]) -> list[dict[str, Any] | DataLossError]:
         """Return the samples between these offsets."""
         self._gather()
         found = [
@@ -218,7 +222,7 @@ class MdsParser:
                 raise ValueError(f"it ends at byte {self._end}, where a header of {size} bytes was expected")
             return None
         self._gather()
-        self._header = header_of(self._data[:size], self._allow_pickle)
+        self._header = header_of(self._data[:size], self._allow_pickle, self._samples)
         self.offset = size
         return self._header
 

@@ -6,7 +6,9 @@ import json
 import os
 import posixpath
 import re
+from collections.abc import Mapping
 from functools import partial
+from itertools import chain
 from typing import Any, Final, cast
 
 from asyncdata.dataset import Dataset
@@ -89,23 +91,35 @@ class MdsDataset(Dataset[dict[str, Any]]):
         """
         storage = StorageOptions.of(METHOD, storage_options, cache_dir)
         allowed = check_flag(METHOD, "allow_pickle", allow_pickle)
-        files = MdsFiles(allowed, storage) if check_index(METHOD, index, None) else None
+        counts: dict[str, int] = {}
+        names = shards_of(filenames, split, storage, counts)
+        files = MdsFiles(allowed, counts, storage) if check_index(METHOD, index, None) else None
         open_one = partial(
-            mds_file, block_bytes=block_size(METHOD, buffer_size), files=files, allow_pickle=allowed, storage=storage
+            mds_file,
+            block_bytes=block_size(METHOD, buffer_size),
+            files=files,
+            allow_pickle=allowed,
+            counts=counts,
+            storage=storage,
         )
-        names = shards_of(filenames, split, storage)
         for name in cast("list[str]", names) if isinstance(names, list) else ():
             compression_of(name, index)
         super().__init__(files_of(METHOD, names, open_one, num_parallel_reads, files, storage))
 
 
 def mds_file(
-    filename: Filename, block_bytes: int, files: MdsFiles | None, allow_pickle: bool, storage: StorageOptions | None
+    filename: Filename,
+    block_bytes: int,
+    files: MdsFiles | None,
+    allow_pickle: bool,
+    counts: Mapping[str, int],
+    storage: StorageOptions | None,
 ) -> MdsFile:
     """Return the source for one shard."""
     path = path_of(METHOD, filename, storage, indexed=files is not None)
     compression = compression_of(path, files is not None)
-    return MdsFile(path, compression, block_bytes, files=files, allow_pickle=allow_pickle, storage=storage)
+    how: Any = {"files": files, "allow_pickle": allow_pickle, "samples": counts.get(path), "storage": storage}
+    return MdsFile(path, compression, block_bytes, **how)
 
 
 def compression_of(path: str, index: bool) -> str:
@@ -126,17 +140,19 @@ def compression_of(path: str, index: bool) -> str:
     return COMPRESSIONS[kind]
 
 
-def shards_of(filenames: Any, split: str | None, storage: StorageOptions | None) -> Any:
-    """Return the paths of shards: those of folders are in their `index.json`."""
+def shards_of(filenames: Any, split: str | None, storage: StorageOptions | None, counts: dict[str, int]) -> Any:
+    """Return the paths of shards: those of folders are in their `index.json`, with the numbers of their samples, which
+    are added to `counts`."""
     if isinstance(filenames, Dataset):
         return cast("Any", filenames)
     if isinstance(filenames, (str, bytes, os.PathLike)):
         name = checked(METHOD, filenames, storage)
-        return name if is_shard(name) else shards_in(name, split, storage)
+        return name if is_shard(name) else shards_in(name, split, storage, counts)
     if not hasattr(filenames, "__iter__"):
         return filenames  # which is an error
     names = [checked(METHOD, name, storage) for name in cast("list[Any]", filenames)]
-    return [shard for name in names for shard in ([name] if is_shard(name) else shards_in(name, split, storage))]
+    found = [[name] if is_shard(name) else shards_in(name, split, storage, counts) for name in names]
+    return [*chain.from_iterable(found)]
 
 
 def is_shard(path: str) -> bool:
@@ -144,13 +160,15 @@ def is_shard(path: str) -> bool:
     return SHARD.search(without_query(path)) is not None and not (is_local(path) and os.path.isdir(local_path(path)))
 
 
-def shards_in(folder: str, split: str | None, storage: StorageOptions | None) -> list[str]:
+def shards_in(folder: str, split: str | None, storage: StorageOptions | None, counts: dict[str, int]) -> list[str]:
     """Return the paths of the shards of a folder, in order; `DataLossError` if its index is damaged."""
     root = joined(folder, split or "")
     path = joined(root, "index.json")
     content = blocking(lambda: read_head(path, LARGEST_INDEX, storage))
     try:
-        return [shard_in(root, entry) for entry in json.loads(content)["shards"]]
+        found = [(shard_in(root, entry), entry.get("samples")) for entry in json.loads(content)["shards"]]
+        counts.update((path, count) for path, count in found if type(count) is int)
+        return [path for path, _ in found]
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise DataLossError(f"{without_query(path)}: it is no index of MDS: {type(error).__name__}: {error}") from None
 

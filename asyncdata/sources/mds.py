@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from struct import unpack
 from typing import Any, ClassVar
@@ -41,8 +41,10 @@ class MdsFiles(NumberedFiles):
 
     method: ClassVar = "MdsDataset"
 
-    def __init__(self, allow_pickle: bool, storage: StorageOptions | None = None) -> None:
+    def __init__(self, allow_pickle: bool, samples: Mapping[str, int], storage: StorageOptions | None = None) -> None:
         self.allow_pickle = allow_pickle
+        self.samples = samples
+        """How many a shard has by the index of its folder."""
         self.storage = storage
         self.known: dict[str, KnownShard] = {}
 
@@ -51,30 +53,30 @@ class MdsFiles(NumberedFiles):
         if path not in self.known:
             try:
                 with opened(path, self.storage) as file:
-                    self.known[path] = self.inspect(file, without_query(path))
+                    self.known[path] = self.inspect(file, path)
             except OSError as error:
                 self.known[path] = KnownShard(Status(-1, 0), error=error.with_traceback(None))
         return self.known[path]
 
-    def inspect(self, file: AnyPart, name: str) -> KnownShard:
+    def inspect(self, file: AnyPart, path: str) -> KnownShard:
         """Read the header of a shard."""
         known = KnownShard(file.status())
         try:
-            header = self.header(file, known.status.size)
+            header = self.header(file, known.status.size, self.samples.get(path))
             known.layout = header.layout
             known.samples = header.complete(known.status.size)
             header.check_size(known.status.size)
         except ValueError as error:
-            known.error = DataLossError(f"{name}: {error}")
+            known.error = DataLossError(f"{without_query(path)}: {error}")
         return known
 
-    def header(self, file: AnyPart, size: int) -> MdsHeader:
+    def header(self, file: AnyPart, size: int, samples: int | None) -> MdsHeader:
         """Return the header of a shard; `ValueError` if it is damaged."""
         begin = file.read_at(0, BEGIN_BYTES)
         whole = header_size(begin) if len(begin) == BEGIN_BYTES else BEGIN_BYTES
         if size < whole:
             raise ValueError(f"it ends at byte {size}, where a header of {whole} bytes was expected")
-        return header_of(file.read_at(0, whole), self.allow_pickle)
+        return header_of(file.read_at(0, whole), self.allow_pickle, samples)
 
     def count(self, path: str) -> int:
         return self.of(path).count
@@ -122,6 +124,8 @@ class MdsFile(NumberedFile):
     method: ClassVar[str] = "MdsDataset"
 
     allow_pickle: bool = field(default=False, kw_only=True, metadata=PHYSICAL)
+    samples: int | None = field(default=None, kw_only=True, repr=False, metadata=PHYSICAL)
+    """How many it has by the index of its folder."""
 
     @property
     def signature(self) -> Any:
@@ -132,7 +136,7 @@ class MdsFile(NumberedFile):
         return False  # the name says how it is compressed, and any number may come first
 
     def parser(self, compressed: bool) -> MdsParser:
-        return MdsParser(self.shown, self.allow_pickle)
+        return MdsParser(self.shown, self.allow_pickle, self.samples)
 
     async def begin_at(self, parser: MdsParser, offset: int) -> None:
         if offset:

@@ -192,3 +192,18 @@ def test_a_shard_that_has_changed_since_its_header_was_read(tmp_path: Path) -> N
     write(path, ("one", 1), ("two", 2))
     with pytest.raises(ad.DataLossError, match="has changed"):
         ds[0]
+
+
+@pytest.mark.parametrize("index", [False, True])
+def test_a_shard_that_has_other_samples_than_its_folder_says_is_one_error(index: bool, tmp_path: Path) -> None:
+    write(tmp_path / "a.mds", *[(f"a{number}", number) for number in range(3)])
+    write(tmp_path / "b.mds", ("b", 1))
+    index_of(tmp_path, "a.mds", "b.mds")
+    stated = json.loads((tmp_path / "index.json").read_text())
+    for shard, count in zip(stated["shards"], (3, 2), strict=True):
+        shard["samples"] = count
+    (tmp_path / "index.json").write_text(json.dumps(stated))
+    found = results(ad.MdsDataset(tmp_path, index=index))
+    assert [type(element) is Failed for element in found] == [False] * 3 + [True]
+    with pytest.raises(ad.DataLossError, match=r"b\.mds: it has 1 samples, and 2 by the index\.json of its folder"):
+        list(ad.MdsDataset(tmp_path, index=index))
