@@ -214,6 +214,11 @@ def rows_of(turns: Mapping[str, Sequence[Measured]]) -> list[tuple[str, str, str
     ]
 
 
+def pace_of(turns: Sequence[Measured]) -> float:
+    """Return the batches a second of all turns of a side."""
+    return sum(turn.batches for turn in turns) / sum(turn.seconds for turn in turns)
+
+
 def same_batches(turns: Mapping[str, Sequence[Measured]]) -> int | None:
     """Return the first batch in which the turns differ; `None` if they are equal."""
     for number, digests in enumerate(zip(*[turn.digests for side in SIDES for turn in turns[side]], strict=False)):
@@ -229,6 +234,8 @@ def remarks_of(turns: Mapping[str, Sequence[Measured]]) -> list[tuple[str, str]]
     if differing is None:
         equal = f"the first {compared} are equal"
         change = "replace the import of DataLoader by: from asyncdata.torch import DataLoader"
+        if pace_of(turns["asyncdata"]) < AS_FAST * pace_of(turns["torch"]):
+            change = f"PyTorch's DataLoader is faster here; to resume exactly, {change}"
     elif any(turn.digests != turns["torch"][0].digests for turn in turns["torch"]):
         equal = f"batch {differing} differs, also from one run of PyTorch's DataLoader to the next"
         change = "seed what the dataset and the sampler draw from, then compare again"
@@ -237,6 +244,9 @@ def remarks_of(turns: Mapping[str, Sequence[Measured]]) -> list[tuple[str, str]]
         change = "see 'What is exact' in docs/pytorch.md"
     return [("batches", equal), ("change", change), ("then", turns["asyncdata"][-1].change)]
 
+
+AS_FAST: Final = 0.95
+"""A loader with less than so much of the pace of another one is slower than it."""
 
 HEAD: Final = ("", "DataLoader", "asyncdata.torch", "better by")
 

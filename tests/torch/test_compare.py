@@ -78,6 +78,13 @@ def test_what_to_change_depends_on_which_batches_differ() -> None:
     assert "one run of PyTorch's" in str(remarks_of({"torch": [same, other], "asyncdata": [same, same]}))
 
 
+def test_a_slower_loader_is_not_recommended_for_its_pace() -> None:
+    same = turn([1, 2])
+    slow = same._replace(batches=5)
+    assert "DataLoader is faster here; to resume" in str(remarks_of({"torch": [same] * 2, "asyncdata": [slow] * 2}))
+    assert "faster here" not in str(remarks_of({"torch": [slow] * 2, "asyncdata": [same] * 2}))
+
+
 def test_a_digest_counts_all_of_a_batch() -> None:
     big = torch.zeros(100_000)
     late = big.clone()
