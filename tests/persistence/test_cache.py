@@ -156,7 +156,7 @@ def test_an_element_that_cannot_be_written_fails_in_its_place(path: Path, kind: 
         next(elements), next(elements)
         with pytest.raises(Exception) as caught:
             next(elements)
-        assert any("element 2" in note and "cache(" in note for note in caught.value.__notes__)
+        assert any("element 2" in note and f"{keep}(" in note for note in caught.value.__notes__)
         state = elements.state_dict()
     with ds.iterate(state=state) as rest:
         assert next(rest)[0] == 3
