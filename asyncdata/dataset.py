@@ -908,12 +908,12 @@ class Dataset(Transformations[T]):
         >>> import asyncdata as ad
         >>> ds = ad.Dataset.range(8).shuffle(8, seed=1).batch(3)
         >>> [batch.tolist() for batch in ds]
-        [[7, 3, 6], [4, 1, 5], [2, 0]]
+        [[1, 4, 0], [3, 6, 7], [5, 2]]
         >>> bad = [{"source": "range(8)", "index": index} for index in (3, 4)]
         >>> [batch.tolist() for batch in ds.exclude(bad).iterate(epoch=0)]
-        [[7, 6, 1], [5, 2, 0]]
+        [[1, 0, 6], [7, 5, 2]]
         >>> [batch.tolist() for batch in ds.exclude(bad, keep_steps=True).iterate(epoch=0)]
-        [[7, 6], [1, 5], [2, 0]]
+        [[1, 0], [6, 7], [5, 2]]
         """
         from asyncdata.recorder.exclusion import excluded
 

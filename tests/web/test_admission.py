@@ -93,7 +93,7 @@ async def metrics(ingest: Ingest, client: Any, host: str) -> int:
     async def send(message: Any) -> None:
         sent.append(message)
 
-    page = Metrics(ad.Channel(), ingest)
+    page = Metrics(ad.Channel(), ingest, None)
     await page({"headers": [(b"host", host.encode())], "client": client}, nothing, send)
     return sent[0]["status"]
 

@@ -11,6 +11,10 @@ from typing import Any, TypedDict
 
 import pytest
 
+pytest.importorskip("msgspec")
+pytest.importorskip("httpx")
+pytest.importorskip("uvicorn")
+
 import asyncdata as ad
 from asyncdata.__main__ import main
 from asyncdata.web import Consumer
