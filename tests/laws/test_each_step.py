@@ -48,8 +48,10 @@ from tests.running import MOST
 
 STEPS = sorted({*ALL_STEPS, *UNORDERED_STEPS}, key=lambda step: step.__name__)
 
-LONG = settings().max_examples > 100
-EXAMPLES = settings(max_examples=400 if LONG else 25)
+MOST_EXAMPLES = settings().max_examples
+LONG = MOST_EXAMPLES > 100
+EXAMPLES = settings(max_examples=400 if MOST_EXAMPLES > 1000 else 100 if LONG else 10)
+"""With 25 and 400 these laws alone took a tenth of the suites' time; HYPOTHESIS_PROFILE=long has 400."""
 
 READ = (1000, 2000) if LONG else (200, 400)
 """After how many elements one looks at what tickets reach."""
