@@ -204,7 +204,9 @@ VECTORS = frozenset(
 )
 """The methods that need elements with rows."""
 
-PATHS = frozenset({"path", "record", "filename", "filenames", "file_pattern", "folder", "channel", "url", "CacheDir"})
+PATHS = frozenset(
+    {"path", "record", "records", "filename", "filenames", "file_pattern", "folder", "channel", "url", "CacheDir"}
+)
 """The parameters that take a path, in which what looks like an option is a part of a name."""
 
 ELEMENTS = {

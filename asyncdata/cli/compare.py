@@ -16,7 +16,7 @@ from zlib import crc32
 
 import numpy as np
 
-from asyncdata.cli.pipeline_file import positive, value_of
+from asyncdata.cli.pipeline_file import check_file, positive, value_of
 from asyncdata.errors import PlanError, StageError
 from asyncdata.observe.table import memory, time_of
 from asyncdata.runtime.optional_packages import require
@@ -70,6 +70,7 @@ def run(arguments: Namespace) -> int:
     if arguments.side is not None:
         print(json.dumps(measured(arguments.loader, arguments.side, arguments.seconds)))
         return 0
+    check_file(arguments.loader, "DataLoader")
     turns: dict[str, list[Measured]] = {side: [] for side in SIDES}
     for side in SIDES * TURNS:
         turns[side].append(measured_apart(arguments.loader, side, arguments.seconds))

@@ -14,7 +14,7 @@ from typing import Any, TypeVar, get_origin
 from asyncdata.dataset import Dataset
 from asyncdata.errors import PlanError
 
-__all__ = ("add_arguments", "pipeline_of", "positive", "value_of")
+__all__ = ("add_arguments", "check_file", "pipeline_of", "positive", "value_of")
 
 V = TypeVar("V")
 
@@ -51,8 +51,7 @@ def value_of(spec: str, kind: type[V], noun: str) -> V:
     kind = get_origin(kind) or kind
     path, _, name = spec.partition(":")
     example = "ds" if noun == "dataset" else "loader"
-    if not Path(path).is_file():
-        raise PlanError(f"there is no file {path!r}: give a file and the {noun} in it, as in pipeline.py:{example}")
+    check_file(spec, noun)
     module = run(Path(path))
     if not name:
         raise PlanError(f"give a {noun} of {path}, as in {path}:{example}; {values_in(module, kind, noun)}")
@@ -64,6 +63,13 @@ def value_of(spec: str, kind: type[V], noun: str) -> V:
         got = type(found).__name__
         raise PlanError(f"{spec} must be a {kind.__name__}, got a {got}; {values_in(module, kind, noun)}")
     return found
+
+
+def check_file(spec: str, noun: str) -> None:
+    """Raise `PlanError` unless there is the file that a user has named."""
+    path, example = spec.partition(":")[0], "ds" if noun == "dataset" else "loader"
+    if not Path(path).is_file():
+        raise PlanError(f"there is no file {path!r}: give a file and the {noun} in it, as in pipeline.py:{example}")
 
 
 def called(spec: str, function: Callable[..., Any]) -> Any:

@@ -159,4 +159,4 @@ def schema_for(method: str, kind: Any) -> Schema | None:
         raise PlanError(
             f"{method}(schema=) must be a pydantic model, a msgspec Struct, a dataclass, a TypedDict or another type "
             f"of items, got {kind!r:.80}: {error}"
-        ) from error
+        ) from None

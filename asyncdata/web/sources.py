@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from inspect import iscoroutinefunction
 from typing import Any, Final, cast
@@ -116,6 +117,10 @@ def kafka_source(
     """Return the source for the arguments of `from_kafka`."""
     method = "from_kafka"
     where, name = name_for(method, "servers", servers), name_for(method, "topic", topic)
+    if not SERVERS.fullmatch(where):  # what it has instead may be secret
+        raise PlanError(f"{method}(servers=) must be 'host:port', several with commas; options belong into client=")
+    if not TOPIC.fullmatch(name):
+        raise PlanError(f"{method}(topic=) must be a name of at most 249 letters, digits, '.', '_' and '-'")
     begin, follows = begin_for(method, start), check_flag(method, "follow", follow)
     if client is not None and not isinstance(client, Mapping):
         raise PlanError(f"{method}(client=) must be a dict of arguments of AIOKafkaConsumer, got {client!r:.80}")
@@ -124,6 +129,9 @@ def kafka_source(
         raise PlanError(f"{method}(client=) may not have {', '.join(sorted(taken))}: the states hold the offsets")
     return KafkaTopic(where, name, begin, follows, seconds_for(method, "give_up_seconds", give_up_seconds), more)
 
+
+SERVERS: Final = re.compile(r"(?:[\w.-]+|\[[\da-fA-F:.%]+\]):\d+(?:, *(?:[\w.-]+|\[[\da-fA-F:.%]+\]):\d+)*")
+TOPIC: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 OWN: Final = {
     *("auto_offset_reset", "bootstrap_servers", "enable_auto_commit", "group_id", "isolation_level"),

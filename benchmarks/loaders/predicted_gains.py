@@ -128,7 +128,7 @@ def changed(how: dict[str, Any], change: str) -> dict[str, Any]:
     """The arguments with the change that was proposed, in words that begin with an argument or name it."""
     key, _, value = change.partition("=")
     if key == "num_parallel_calls":
-        return {**how, key: int(value.split()[0])}
+        return {**how, key: int(value.split()[0].rstrip(","))}
     if key == "executor":
         return {**how, key: "process"}
     if "cycle_length" not in change:
