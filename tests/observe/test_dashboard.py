@@ -179,11 +179,11 @@ def test_a_browser_shows_graph_numbers_bottleneck_and_the_end(browser_page: Any)
             assert [*browser_page.locator("g.step title").all_text_contents()] == [
                 step.step for step in batches.stats().steps
             ]
-            first = browser_page.locator(".facts b").first
             browser_page.locator(".facts b", has_text="200").first.wait_for()
             take(batches, 1000)
             browser_page.locator(".facts b", has_text="1,200").first.wait_for()
-            assert first.bounding_box()["height"] > 10
+            shown = "document.querySelector('.facts b')?.getBoundingClientRect().height > 10"
+            browser_page.wait_for_function(shown)  # the page is drawn anew twice a second
             assert len(browser_page.locator(".limit").text_content()) > 20
             assert "three is <odd>; in map(fails_on_three)" in browser_page.locator(".errors li").first.text_content()
             assert browser_page.locator(".charts polygon").count() >= 2
