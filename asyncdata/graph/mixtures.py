@@ -105,10 +105,12 @@ def fit_mixtures(plan: Node, saved: Mapping[str, Any], strict: bool) -> tuple[No
     A dataset that has gone is a `Removed` one there, a new one comes last. `ResumeError` if datasets have changed
     places; in a strict resume also if there are others.
     """
-    entries: list[Any] = saved.get("mixtures") or []
-    if not entries or len(entries) != sum(isinstance(node, Sample) for node in nodes_of(plan)):
-        return plan, saved
-    return plan.parse_position(entries, lambda entries: Fitting(plan, saved, strict).fitted(iter(entries)))
+    count = sum(isinstance(node, Sample) for node in nodes_of(plan))
+
+    def fitted(entries: Any) -> tuple[Node, Mapping[str, Any]]:
+        return Fitting(plan, saved, strict).fitted(iter(entries)) if len(entries) == count else (plan, saved)
+
+    return plan.parse_position(saved["mixtures"], fitted) if saved.get("mixtures") else (plan, saved)
 
 
 class Fitting:

@@ -15,6 +15,7 @@ from asyncdata.executors.function_call import Call
 from asyncdata.graph.node import Planned
 
 __all__ = (
+    "ENDLESS",
     "Schedule",
     "StepWeights",
     "Weights",

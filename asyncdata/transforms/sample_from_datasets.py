@@ -33,7 +33,7 @@ from asyncdata.transforms.concatenate import from_parts
 from asyncdata.transforms.mixture_position import Begin, MixtureHistory
 from asyncdata.transforms.mixture_reader import Choices, MixtureReader
 from asyncdata.transforms.mixture_turns import CostTurns, TurnsPlace, priced
-from asyncdata.transforms.mixture_weights import Schedule, Weights, WeightsByStep, check_weights
+from asyncdata.transforms.mixture_weights import ENDLESS, Schedule, Weights, WeightsByStep, check_weights
 
 __all__ = ("Choose", "Removed", "Sample")
 
@@ -401,6 +401,8 @@ class Sample(Node):
         key = epoch_key(self.seed, scope.epoch if self.rerandomize else ())
         weights = WeightsByStep(self.weights, self.schedule, self.names, self.present)
         number = natural(place.choices)
+        if number >= ENDLESS:
+            raise ValueError(f"there is no element {number}")
         if self.cost is None:
             return self.draws(scope, inputs, want, place, Sampler(weights, key, number, place.ended))
         ranks: list[int] = mixed(0, len(inputs), key).tolist()

@@ -50,7 +50,7 @@ STEPS = sorted({*ALL_STEPS, *UNORDERED_STEPS}, key=lambda step: step.__name__)
 
 MOST_EXAMPLES = settings().max_examples
 LONG = MOST_EXAMPLES > 100
-EXAMPLES = settings(max_examples=400 if MOST_EXAMPLES > 1000 else 100 if LONG else 10)
+EXAMPLES = settings(max_examples=400 if MOST_EXAMPLES > 1000 else 50 if LONG else 10)
 """With 25 and 400 these laws alone took a tenth of the suites' time; HYPOTHESIS_PROFILE=long has 400."""
 
 READ = (1000, 2000) if LONG else (200, 400)
@@ -245,7 +245,7 @@ def test_a_source_by_itself(source: Callable[[st.DrawFn], Pipeline], data: st.Da
 
 
 @pytest.mark.parametrize("kind", [*READERS, *OTHERS])
-@settings(max_examples=100 if LONG else 3)
+@settings(max_examples=20 if LONG else 3)
 @given(data=st.data())
 def test_a_source_of_files_by_itself(kind: str, data: st.DataObject) -> None:
     source = data.draw(file_sources([kind]))
@@ -255,7 +255,7 @@ def test_a_source_of_files_by_itself(kind: str, data: st.DataObject) -> None:
 
 
 @pytest.mark.parametrize("step", STEPS, ids=name_of)
-@settings(max_examples=20 if LONG else 1)
+@settings(max_examples=3 if LONG else 1)
 @given(data=st.data())
 def test_tickets_reach_equally_many_objects_however_many_came_before(step: Step, data: st.DataObject) -> None:
     pipe = step(data.draw, data.draw(numbers(st.just(3 * READ[-1]))))
