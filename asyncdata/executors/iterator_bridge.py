@@ -193,8 +193,9 @@ class ThreadRequests:
     not happen again. That is done where it runs, between two items, and the state arrives before the next item.
     """
 
-    def __init__(self, scope: Scope, first: int, ready: ReadyBuffer | None = None) -> None:
+    def __init__(self, scope: Scope, first: int, ready: ReadyBuffer | None = None, failures: int = 0) -> None:
         self.ready: ReadyBuffer = Items() if ready is None else ready
+        self.failures = failures
         self.loop = scope.loop
         self.signal = LoopSignal(scope.loop, threadsafe=True)
         self.patience = 0.0
@@ -275,10 +276,11 @@ class ThreadRequests:
         self.snapshots = found[-1:]
         return found
 
-    def ask(self, number: int) -> None:
-        """Ask the source for its state before item `number`; runs on the other side."""
+    def ask(self, number: int, failed: bool = False) -> None:
+        """Ask the source for its state before item `number`, and behind one that `failed`; runs on the other side."""
+        self.failures += failed
         if self.read_state is not None:
-            self.new_snapshots.append(SourceSnapshot(number, self.read_state()))
+            self.new_snapshots.append(SourceSnapshot(number, self.read_state(), self.failures))
 
     def hand(self, item: Any) -> None:
         """Hand an item to the engine; runs on the other side."""
@@ -324,8 +326,9 @@ class ThreadBridge(ThreadRequests):
         first: int,
         ready: ReadyBuffer | None = None,
         source: object = None,
+        failures: int = 0,
     ) -> None:
-        super().__init__(scope, first, ready)
+        super().__init__(scope, first, ready, failures)
         self.make = make
         self.source = source
         self.finished = threading.Event()
@@ -406,7 +409,7 @@ class ThreadBridge(ThreadRequests):
                 self.ready.read(map(next, permits))
             except BaseException as error:  # becomes an element's failure
                 left -= size + 1 - length_hint(permits)
-                self.ask(last - left)
+                self.ask(last - left, failed=True)
                 self.hand(Failure(error, True))
                 continue
             if used := size - length_hint(permits):
@@ -443,8 +446,9 @@ class LoopBridge(ThreadRequests):
         make: Callable[[], tuple[AsyncIterator[Any], Notify | None]],
         first: int,
         asks_after: Callable[[Any], bool] | None = None,
+        failures: int = 0,
     ) -> None:
-        super().__init__(scope, first)
+        super().__init__(scope, first, failures=failures)
         self.make = make
         self.asks_after = asks_after
         self.scope = scope
@@ -532,7 +536,7 @@ class LoopBridge(ThreadRequests):
             return False
         except Exception as error:
             item = Failure(error, True)
-            self.ask(self.number + 1)
+            self.ask(self.number + 1, failed=True)
         self.number += 1
         if self.asks_after is not None and self.asks_after(iterator):
             self.ask(self.number)

@@ -13,24 +13,29 @@ __all__ = ("RestorableItem", "SourceSnapshot")
 class SourceSnapshot(NamedTuple):
     """A source's state just before its element `number`, as JSON; `None` at its beginning, or the error of saving it.
 
-    It is text, because the source may later change the objects in its state.
+    It is text, because the source may later change the objects in its state. `failures` counts the calls of the source
+    that had failed by then: between two states with the same number of them, elements have the same numbers again.
     """
 
     number: int
     state: str | ResumeError | None
+    failures: int = 0
 
     @classmethod
     def of(cls, position: dict[str, Any]) -> SourceSnapshot:
         """Return the snapshot in a position."""
-        return cls(position["number"] - position["skip"], json.dumps(position["state"]))
+        failures = position.get("failures", 0)
+        return cls(position["number"] - position["skip"], json.dumps(position["state"]), failures)
 
-    def position(self, number: int) -> Any:
-        """Return the position of element `number`: `skip` elements after this state."""
+    def position(self, number: int, failed: bool = False) -> Any:
+        """Return the position of element `number`, which may have `failed`: `skip` elements after this state."""
         if self.state is None:
             return number
         if isinstance(self.state, ResumeError):
             raise ResumeError(*self.state.args) from self.state.__cause__
-        return {"state": json.loads(self.state), "skip": number - self.number, "number": number}
+        place = {"state": json.loads(self.state), "skip": number - self.number, "number": number}
+        more = {"failures": self.failures, "failed": int(failed)}
+        return place | {name: value for name, value in more.items() if value}
 
 
 @final
@@ -38,12 +43,14 @@ class RestorableItem(int):
     """The ordinal of an element of a stateful source, with a state from which it can be read again."""
 
     snapshot: SourceSnapshot
+    failed: bool
+    """Whether the call of the source for it had failed."""
 
     @classmethod
-    def at(cls, number: int, snapshot: SourceSnapshot) -> RestorableItem:
+    def at(cls, number: int, snapshot: SourceSnapshot, failed: bool = False) -> RestorableItem:
         """Return element `number`, to be read from `snapshot` on."""
         placed = cls(number)
-        placed.snapshot = snapshot
+        placed.snapshot, placed.failed = snapshot, failed
         return placed
 
     @property

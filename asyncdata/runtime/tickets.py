@@ -515,7 +515,11 @@ def follows(last: Any, one: Any) -> bool:
     before, after = cast("dict[str, Any]", last), cast("dict[str, Any]", one)
     step: int = after["number"] - before["number"]
     return (
-        step == before.get("count", 1) and step == after["skip"] - before["skip"] and before["state"] == after["state"]
+        step == before.get("count", 1)
+        and step == after["skip"] - before["skip"]
+        and before["state"] == after["state"]
+        and before.get("failures") == after.get("failures")
+        and "failed" not in (*before, *after)
     )
 
 
@@ -529,7 +533,8 @@ def decode_run(encoded: Any) -> Sequence[Ticket]:
     if isinstance(encoded, dict) and "state" in encoded:
         run = cast("dict[str, Any]", encoded)
         snapshot, number = SourceSnapshot.of(run), run["number"]
-        return [RestorableItem.at(number + place, snapshot) for place in range(run.get("count", 1))]
+        failed = bool(run.get("failed"))
+        return [RestorableItem.at(number + place, snapshot, failed) for place in range(run.get("count", 1))]
     return [decode(encoded)]
 
 
@@ -538,7 +543,7 @@ def encode(ticket: Ticket) -> Any:
     if isinstance(ticket, tuple):
         return [encode(part) for part in cast("tuple[Any, ...]", ticket)]
     if isinstance(ticket, RestorableItem):
-        return ticket.snapshot.position(int(ticket))
+        return ticket.snapshot.position(int(ticket), ticket.failed)
     return {"of": joined(encode_runs(ticket))} if isinstance(ticket, Tickets) else ticket
 
 

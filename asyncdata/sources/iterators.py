@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from functools import partial
@@ -13,7 +13,7 @@ from typing import Any
 from asyncdata.elements.columns import ColumnBatch
 from asyncdata.elements.isolation import isolated
 from asyncdata.elements.structure import conform
-from asyncdata.errors import PlanError, ResumeError, StructureError
+from asyncdata.errors import PlanError, ResumeError, StageError, StructureError
 from asyncdata.executors.function_call import locate, noted
 from asyncdata.executors.iterator_bridge import IteratorBridge, LoopBridge, Notify, ThreadBridge
 from asyncdata.executors.scope import Scope
@@ -90,8 +90,9 @@ class IteratorSource(Node):
         found: dict[Ticket, Any] = {}
         while begin is not None:
             inner, first = Demand(), begin.position(begin.number)
+            now, later = parted(tickets, begin)
             async with aclosing(self.run(scope, inner, Start(first))) as source:
-                begin = await self.read_again(source, inner, tickets, found, begin.number)
+                begin = await self.read_again(source, inner, now, found, begin.number) or oldest(later)
         for block in in_turn(found, tickets, want):
             yield block
 
@@ -118,8 +119,10 @@ class IteratorSource(Node):
         while True:
             inner, reached = Demand(), 0 if begin is None else begin.number
             first = None if begin is None else begin.position(reached)
+            now, later = parted(needed, begin)
+            there = None if later else start.position
             async with aclosing(self.run(scope, inner, Start(first))) as source:
-                begin = await self.read_again(source, inner, needed, found, reached, start.position)
+                begin = await self.read_again(source, inner, now, found, reached, there) or oldest(later)
                 if begin is not None:
                     continue
                 for place, ticket in enumerate(start.back):
@@ -151,6 +154,7 @@ class IteratorSource(Node):
         which to go on.
         """
         wanted, position = set(needed), None
+        failures = [ticket for ticket in needed if isinstance(ticket, RestorableItem) and ticket.failed]
         end = max(map(index, needed)) + (goal is None)
         while reached < end:
             want.items = min(4096, end - reached)
@@ -159,6 +163,8 @@ class IteratorSource(Node):
             self.check_same(block, needed)
             failed = next((number for number, item in enumerate(block.items, reached) if type(item) is Failure), end)
             found.update(pair for pair in enumerate(block.items, reached) if pair[0] in wanted and pair[0] <= failed)
+            self.check_failed(block, failed - reached, found, failures)
+            found.update({ticket: self.still_failed(ticket, found) for ticket in failures if ticket in found})
             if failed < end - (goal is None):
                 behind = self.state_behind(block.items[failed - reached], failed, needed)
                 if behind is not None:
@@ -168,6 +174,24 @@ class IteratorSource(Node):
         if goal is not None:
             self.check_reached(position, goal)
         return None
+
+    def check_failed(self, block: Block, place: int, found: Mapping[Ticket, Any], failures: Sequence[Ticket]) -> None:
+        """Raise if a source with states fails now for an element that is needed, and that it gave before."""
+        if place < len(block) and isinstance(block.tickets, SnapshotTickets):
+            ticket = block.tickets[place]
+            if ticket in found and ticket not in failures:
+                raise self.differs(block.items[place].error)
+
+    def still_failed(self, ticket: Ticket, found: Mapping[Ticket, Any]) -> Failure:
+        """Return the failure in the place of an element that failed before: what comes now comes again behind it."""
+        if type(item := found[ticket]) is Failure:
+            return item
+        return noted(
+            StageError("the source failed here before the state was saved; called again it does not"),
+            self.where(),
+            ticket,
+            of_source=True,
+        )
 
     def state_behind(self, failure: Failure, number: int, needed: Sequence[Ticket]) -> SourceSnapshot | None:
         """Return the state for the next element that is needed behind a failure; `None` for a source without states.
@@ -266,7 +290,7 @@ class Generated(IteratorSource):
     def pump(self, scope: Scope, place: StreamPlace) -> IteratorBridge:
         source = self.generator if may_return_anything(self.generator) else None
         make = partial(self.start, place.state)
-        return ThreadBridge(scope, make, "asyncdata-generator", place.first, source=source)
+        return ThreadBridge(scope, make, "asyncdata-generator", place.first, source=source, failures=place.failures)
 
     def start(self, state: str | None) -> tuple[Iterator[Any], Notify | None]:
         """Call the function, and iterate over its result from a state on."""
@@ -311,8 +335,8 @@ class Iterated(IteratorSource):
         return "an iterator can be read only in this process; give an iterable that starts again" if self.once else None
 
     def pump(self, scope: Scope, place: StreamPlace) -> IteratorBridge:
-        make = partial(self.start, place.state)
-        return ThreadBridge(scope, make, "asyncdata-iterable", place.first, source=self.iterable)
+        make, source = partial(self.start, place.state), self.iterable
+        return ThreadBridge(scope, make, "asyncdata-iterable", place.first, source=source, failures=place.failures)
 
     def start(self, state: str | None) -> tuple[Iterator[Any], Notify | None]:
         """Iterate over it from a state on."""
@@ -356,7 +380,7 @@ class AsyncIterated(IteratorSource):
         return "it belongs to the event loop that it is read on; use from_generator or from_iterable"
 
     def pump(self, scope: Scope, place: StreamPlace) -> IteratorBridge:
-        return LoopBridge(scope, scope.home, lambda: self.start(place.state), place.first)
+        return LoopBridge(scope, scope.home, lambda: self.start(place.state), place.first, failures=place.failures)
 
     def start(self, state: str | None) -> tuple[AsyncIterator[Any], Notify | None]:
         """Iterate over it from a state on."""
@@ -396,4 +420,17 @@ def may_return_anything(make: object) -> bool:
 def oldest(tickets: Sequence[Ticket]) -> SourceSnapshot | None:
     """Return the first state from which all these elements can be read; `None` if one of them has none."""
     snapshots = [ticket.snapshot for ticket in tickets if isinstance(ticket, RestorableItem)]
-    return min(snapshots, key=lambda snapshot: snapshot.number) if len(snapshots) == len(tickets) else None
+    return (
+        min(snapshots, key=lambda snapshot: snapshot.number, default=None) if len(snapshots) == len(tickets) else None
+    )
+
+
+def parted(tickets: Sequence[Ticket], begin: SourceSnapshot | None) -> tuple[list[Ticket], list[Ticket]]:
+    """Return the elements that are read from a state, and those behind a later failure, which are read from the state
+    behind it: the call that failed may not fail again."""
+    later = [
+        isinstance(ticket, RestorableItem) and begin is not None and ticket.snapshot.failures > begin.failures
+        for ticket in tickets
+    ]
+    pairs = [*zip(tickets, later, strict=True)]
+    return [ticket for ticket, is_later in pairs if not is_later], [ticket for ticket, is_later in pairs if is_later]

@@ -176,6 +176,7 @@ class StreamPlace:
     number: int = 0
     skip: int = 0
     state: str | None = None
+    failures: int = 0
 
     @classmethod
     def of(cls, position: Position) -> Self:
@@ -184,7 +185,8 @@ class StreamPlace:
             number = index(position or 0)
             return cls(number, number)
         fields = cast("dict[str, Any]", position)
-        return cls(index(fields["number"]), index(fields["skip"]), json.dumps(fields["state"]))
+        failures = index(fields.get("failures", 0))
+        return cls(index(fields["number"]), index(fields["skip"]), json.dumps(fields["state"]), failures)
 
     @property
     def first(self) -> int:
@@ -208,7 +210,8 @@ class SnapshotTickets(Tickets):
 
     def __getitem__(self, index: int) -> RestorableItem:
         number = self.start + index
-        return RestorableItem.at(number, self.snapshot(number))
+        snapshot = self.snapshot(number)
+        return RestorableItem.at(number, snapshot, self.snapshot(number + 1).failures > snapshot.failures)
 
     def at(self, count: int) -> Position:
         number = self.start + count

@@ -26,7 +26,14 @@ from asyncdata.runtime.tickets import (
     Tickets,
     replaying_first,
 )
-from asyncdata.transforms.inner_datasets import check_resumable, from_inner, inner_plan, not_made, seeds_below
+from asyncdata.transforms.inner_datasets import (
+    check_begun,
+    check_resumable,
+    from_inner,
+    inner_plan,
+    not_made,
+    seeds_below,
+)
 from asyncdata.transforms.interleave_inputs import CycleSlot, Elsewhere, ParallelInputs
 from asyncdata.transforms.interleave_position import InterleavePosition
 
@@ -143,6 +150,7 @@ class FlatMap(Node):
                 plan = await inner_plan(self.function, block, seeds)
                 later, is_empty = begun[1:], True
                 if type(plan) is Failure:
+                    check_begun(self.function, plan, begun)
                     yield not_made(block.tickets, plan, later)
                     begun = later
                     continue

@@ -14,7 +14,7 @@ from asyncdata.graph.node import Node, in_turn, node_of, nodes_of
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
 from asyncdata.runtime.tickets import END, ExplicitTickets, Position, Start, Ticket, Tickets, plain
 
-__all__ = ("check_resumable", "from_inner", "inner_plan", "not_made", "seeds_below")
+__all__ = ("check_begun", "check_resumable", "from_inner", "inner_plan", "not_made", "seeds_below")
 
 
 def seeds_below(outer: Node) -> tuple[int, ...]:
@@ -52,6 +52,16 @@ def check_resumable(call: Call, plan: Node, begin: Position) -> None:
                 "without a seed: it draws another order, and elements would be lost and repeated. Give it a seed, as "
                 "shuffle(seed=1), or make it inside of the function; the order still differs from dataset to dataset"
             )
+
+
+def check_begun(call: Call, failure: Failure, begun: Sequence[Position]) -> None:
+    """Raise `ResumeError` if a dataset cannot be made now that had given elements: what comes next may be another one
+    or the same, as a failure may overtake the element that the dataset is made of."""
+    if begun and begun[0] is not None:
+        raise ResumeError(
+            f"{call.name}: the dataset that had been begun when the state was saved could not be made again: "
+            f"{type(failure.error).__name__}: {failure.error}"
+        ) from failure.error
 
 
 def not_made(outer: Tickets, failure: Failure, later: Sequence[Position] = ()) -> Block:

@@ -101,7 +101,8 @@ def test_a_failed_batch_stores_all_of_its_items(tmp_path: Path) -> None:
 def test_another_on_error_resumes_from_the_same_state(shuffle: bool, tmp_path: Path) -> None:
     asyncio.run(send(tmp_path, *(json.dumps({"x": x}) for x in (1, 2, 0, 4, 5, 8, 10, 16))))
     items = ad.Dataset.from_channel(tmp_path, follow=False)
-    items = (items.shuffle(3, seed=1) if shuffle else items).map(inverse)
+    # The bad item comes within the three of the first consumer, with this seed too.
+    items = (items.shuffle(3, seed=4) if shuffle else items).map(inverse)
     with items.iterate() as plain:
         found = [next(plain)]
         state = plain.state_dict()
