@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import lru_cache
 from hashlib import blake2b
 from pathlib import Path
 from typing import Final, Protocol, TypeVar
@@ -101,11 +102,18 @@ def make_several(paths: Sequence[str], known: Mapping[str, object], make: Callab
             pool.shutdown(cancel_futures=True)
 
 
-def explain_compressed(error: Exception, record: int, path: str, storage: StorageOptions | None) -> None:
-    """Add a note to the error of a file's first record if the file is compressed, as such files have no index."""
-    if record or not isinstance(error, DataLossError):
+def explain_compressed(error: Exception, path: str, storage: StorageOptions | None) -> None:
+    """Add a note to the error of a record if its file is compressed, as such files have no index."""
+    if not isinstance(error, DataLossError):
         return
-    with suppress(OSError), opened(path, storage) as file:
-        head = file.read_at(0, HEAD_BYTES)
-        if (found := recognised(head) or not_supported(head)) is not None:
+    with suppress(OSError):
+        if (found := compression_of(path, storage)) is not None:
             error.add_note(f"the file is compressed ({found}), so it cannot be read by number, with index=True")
+
+
+@lru_cache(maxsize=16)  # many records of a damaged file may fail
+def compression_of(path: str, storage: StorageOptions | None) -> str | None:
+    """Return how a file is compressed."""
+    with opened(path, storage) as file:
+        head = file.read_at(0, HEAD_BYTES)
+    return recognised(head) or not_supported(head)

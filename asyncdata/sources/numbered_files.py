@@ -88,7 +88,7 @@ class NumberedFiles:
             return found
         path, record = spot
         error = copy.copy(found)
-        explain_compressed(error, record, path, self.storage)
+        explain_compressed(error, path, self.storage)
         return noted(error, f"{self.method}({path})", record, self.is_end(path, record))
 
     def is_end(self, path: str, record: int) -> bool:
@@ -116,7 +116,7 @@ class NumberedFile(ParsedFile):
 
     def explain(self, error: Exception, ordinal: int) -> None:
         if self.files is not None:
-            explain_compressed(error, ordinal, self.path, self.storage)
+            explain_compressed(error, self.path, self.storage)
         super().explain(error, ordinal)
 
     def seek(self, count: int) -> Position:

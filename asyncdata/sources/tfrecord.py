@@ -39,7 +39,7 @@ class RecordFile(ParsedFile):
 
     def explain(self, error: Exception, ordinal: int) -> None:
         if self.indexes is not None:
-            explain_compressed(error, ordinal, self.path, self.storage)
+            explain_compressed(error, self.path, self.storage)
         super().explain(error, ordinal)
 
     def is_plain(self, head: bytes) -> bool:

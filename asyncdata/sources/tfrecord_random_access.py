@@ -190,7 +190,7 @@ class GatherRead:
         error = self.errors.get(place)
         if error is None:
             error = lost_record(data, path, begin, self.indexes.most) if span else self.lost(path, begin)
-        explain_compressed(error, record, path, self.indexes.storage)
+        explain_compressed(error, path, self.indexes.storage)
         return noted(error, f"TFRecordDataset({path})", record, not span)
 
     def lost(self, path: str, begin: int) -> Exception:

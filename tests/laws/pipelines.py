@@ -6,7 +6,7 @@ import asyncio
 import shutil
 import tempfile
 import weakref
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -310,8 +310,8 @@ def from_source(draw: st.DrawFn) -> Pipeline:
     )
 
 
-def from_files(draw: st.DrawFn) -> Pipeline:
-    source = draw(file_sources())
+def from_files(draw: st.DrawFn, kinds: Sequence[str] = ()) -> Pipeline:
+    source = draw(file_sources(kinds))
     counted = not any(isinstance(element, reference.Failed) for element in source.elements)
     return Pipeline(source.text, source.build, lambda epoch: source.elements, counted=counted)
 

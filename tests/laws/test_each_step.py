@@ -8,7 +8,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import wraps
+from functools import partial, wraps
 from typing import Any
 
 import numpy as np
@@ -306,7 +306,8 @@ ELSEWHERE = {
 
 def test_every_method_is_drawn_by_itself(built: Built) -> None:
     missing = {*building_methods()} - ELSEWHERE.keys()
-    drawn = [*STEPS, *[lambda draw, _, source=source: source(draw) for source in dict.fromkeys(SOURCES)]]
+    sources = [*dict.fromkeys(SOURCES), *[partial(from_files, kinds=[kind]) for kind in (*READERS, *OTHERS)]]
+    drawn = [*STEPS, *[lambda draw, _, source=source: source(draw) for source in sources]]
     for step in drawn * 10:
         missing -= methods_of(step, built)
         if not missing:
