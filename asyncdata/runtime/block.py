@@ -148,14 +148,14 @@ class Block:
             return []
         return [place for place, item in enumerate(self.items[:stop]) if type(item) is Failure and item.of_source]
 
-    def after_skip(self, skip: int) -> Block:
-        """Return the block without its first `skip` items; failures of sources stay."""
+    def after_skip(self, skip: int, step: bool = False) -> Block:
+        """Return the block without its first `skip` items; failures of sources stay. See `TicketsAfterSkip`."""
         start = min(skip, len(self))
         stay = self.source_failures(start)
         if not stay:
             return self.part(start, len(self)) if start else self
         places = [*stay, *range(start, len(self))]
-        return self.at(places, TicketsAfterSkip(self.tickets, places, skip))
+        return self.at(places, TicketsAfterSkip(self.tickets, places, skip, step))
 
     @staticmethod
     def join(blocks: Sequence[Block]) -> Block:

@@ -270,18 +270,19 @@ class FilteredTickets(SelectedTickets):
 @final
 class TicketsAfterSkip(SelectedTickets):
     """The elements at some indices of a block, after `skip`: of the others the first `skip` are dropped, also in later
-    blocks."""
+    blocks. A position in between says how many are left to drop, of the output of the plan, or of a `step` in it."""
 
-    __slots__ = ("skip",)
+    __slots__ = ("count", "position", "skip")
 
-    def __init__(self, base: Tickets, places: Sequence[int], skip: int) -> None:
+    def __init__(self, base: Tickets, places: Sequence[int], skip: int, step: bool = False) -> None:
         super().__init__(base, places)
         self.skip = skip
+        self.count, self.position = ("to_skip", "input") if step else ("skip", "from")
 
     def at(self, count: int) -> Position:
         passed = self.places[count - 1] + 1 if count else 0
         position = self.base.at(passed)
-        return {"skip": self.skip - passed, "from": position} if passed < self.skip else position
+        return {self.count: self.skip - passed, self.position: position} if passed < self.skip else position
 
 
 class TicketWrapper(Tickets):

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final, cast
 
 from asyncdata.errors import ResumeError
 from asyncdata.executors.scope import Scope
 from asyncdata.graph.node import PlaceBelow, Unary, scaled
 from asyncdata.graph.stages import Fold, Step
 from asyncdata.runtime.block import Block
-from asyncdata.runtime.tickets import END, Position, Start, Ticket
+from asyncdata.runtime.tickets import END, Position, Start, Ticket, natural
 
 __all__ = ("Skip",)
 
@@ -35,7 +35,9 @@ class Skip(Unary):
     def address(self, places: Sequence[int]) -> Sequence[Ticket]:
         return self.input.address([place + self.count for place in places])
 
-    def place_below(self, position: Position) -> PlaceBelow:
+    def place_below(self, position: Position) -> PlaceBelow | None:
+        if isinstance(position, dict) and "to_skip" in position:
+            return None
         return PlaceBelow(position, max(0, self.count))
 
     def check_back(self, scope: Scope, start: Start) -> None:
@@ -76,6 +78,9 @@ class Skipper(Step):
 
     def resume(self, position: Position) -> Start:
         self.left = 0
+        if isinstance(position, dict) and "to_skip" in position:  # right after the failure of a source
+            left = cast("dict[str, Any]", position)
+            self.left, position = natural(left["to_skip"]), left["input"]
         return Start.of(position)
 
     def need(self, want: int) -> int:
@@ -83,7 +88,7 @@ class Skipper(Step):
 
     def feed(self, block: Block) -> Block:
         size = len(block)
-        part = block.after_skip(self.left)
+        part = block.after_skip(self.left, step=True)
         if self.left >= size:
             self.at_once = ROWS_AT_ONCE if block.columns and block.weight <= SMALL else AT_ONCE
         self.left = max(0, self.left - size)

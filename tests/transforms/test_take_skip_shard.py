@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,7 +14,7 @@ from asyncdata.runtime.tickets import Ordinals
 from asyncdata.testing import check_transform
 from asyncdata.transforms.skip import Skipper
 from tests.reference import Boom, Failed
-from tests.running import WAYS, read_plain
+from tests.running import WAYS, read_plain, taken
 
 
 @pytest.mark.parametrize("count", [-1, 0, 1, 5, 1000])
@@ -73,6 +75,32 @@ def test_a_failure_counts_as_an_element(how: dict[str, Any], way: Any) -> None:
     assert way(ds.take(3)) == [Failed("Boom(0)"), 1, Failed("Boom(2)")]
     assert way(ds.skip(5)) == [5, Failed("Boom(6)"), 7]
     assert way(ds.shard(4, 2)) == [Failed("Boom(2)"), Failed("Boom(6)")]
+
+
+@pytest.mark.parametrize(
+    "above",
+    [
+        lambda ds: ds,
+        lambda ds: ds.filter(lambda x: x % 3 != 1),
+        lambda ds: ds.batch(2),
+        lambda ds: ds.skip(2),
+        lambda ds: ds.unique(),
+        lambda ds: ds.flat_map(lambda x: ad.Dataset.range(x)),
+        lambda ds: ds.take(4),
+    ],
+)
+def test_a_state_right_after_the_failure_of_a_source_says_what_is_left_to_skip(tmp_path: Path, above: Any) -> None:
+    (tmp_path / "a").write_text("\n".join(map(str, range(10))))
+
+    def build() -> ad.Dataset[Any]:
+        return above(ad.JsonLinesDataset([tmp_path / "missing", tmp_path / "a"]).skip(3))
+
+    with build().iterate() as elements:
+        first, state = taken(elements, 1), json.loads(json.dumps(elements.state_dict()))
+        rest = taken(elements)
+    assert [type(element) for element in first] == [Failed]
+    with build().iterate(state=state) as elements:
+        assert [*map(str, taken(elements))] == [*map(str, rest)]
 
 
 def test_a_sequential_function_is_called_for_what_is_skipped_too() -> None:
