@@ -23,7 +23,7 @@ from asyncdata.runtime.memory_budget import MemoryBudget
 from asyncdata.runtime.meter import Meters
 from asyncdata.runtime.queue import BlockQueue, BufferSize, LoopQueue, LoopSignal, ThreadSignal, clock_of
 from asyncdata.runtime.sigint import DeferredInterrupts, DeferredSigint
-from asyncdata.runtime.signal_handlers import DeferredHandlers
+from asyncdata.runtime.signal_handlers import DeferredHandlers, start_thread
 from asyncdata.runtime.tickets import Start
 from asyncdata.transforms.prefetch import Prefetch
 
@@ -316,7 +316,7 @@ class LoopEngine:
                 self.turn.release()
         else:
             self.ender = threading.Thread(target=self.follow, args=(self.task,), name="asyncdata-end", daemon=True)
-            self.ender.start()
+            start_thread(self.ender)
 
     def stop_unstarted(self) -> None:
         """Close the loop if a signal handler has raised in `start`; not while another thread is in it."""

@@ -28,6 +28,7 @@ from asyncdata.runtime.block import Demand
 from asyncdata.runtime.host_resources import lock_is_held, usable_cores
 from asyncdata.runtime.queue import AT_EXIT, BlockQueue, LoopQueue, LoopSignal, ThreadQueue, ThreadSignal
 from asyncdata.runtime.sigint import DeferredInterrupts
+from asyncdata.runtime.signal_handlers import start_thread
 
 __all__ = ("ThreadEngine", "new_loop", "thread_engine")
 
@@ -56,7 +57,7 @@ class ThreadEngine:
         ENGINES.add(self)
         forks.register(self)
         try:
-            self.thread.start()
+            start_thread(self.thread)
         except RuntimeError as error:  # there can be no more threads
             self.queue.finish(error)
             raise

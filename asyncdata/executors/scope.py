@@ -21,6 +21,7 @@ from asyncdata.memory.memcpy import helper_count
 from asyncdata.runtime.host_resources import usable_cores
 from asyncdata.runtime.memory_budget import MemoryBudget
 from asyncdata.runtime.meter import Meter, Meters
+from asyncdata.runtime.signal_handlers import start_thread
 
 __all__ = ("EndError", "LooplessScope", "OwnedTask", "Scope")
 
@@ -76,7 +77,7 @@ class OwnedTask:
 
         thread, begun = threading.Thread(target=main, name=name, daemon=True), threading.Event()
         self.threads[thread] = begun
-        thread.start()
+        start_thread(thread)
 
     def share_threads(self, name: str) -> ThreadPool:
         """Return threads for several steps, one to begin with, which end with the pipeline."""

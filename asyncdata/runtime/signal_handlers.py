@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from asyncdata.runtime.sigint import SIGNAL, in_a_users_function
 
-__all__ = ("DeferredHandlers",)
+__all__ = ("DeferredHandlers", "start_thread")
 
 NAMES: Final = ("SIGALRM", "SIGVTALRM", "SIGPROF", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGCHLD")
 NUMBERS: Final = tuple([int(getattr(signal, name)) for name in NAMES if hasattr(signal, name)])
@@ -84,3 +84,14 @@ class DeferredHandlers:
         elif number not in self.came:
             self.came.append(number)
             self.stop()
+
+
+def start_thread(thread: threading.Thread) -> None:
+    """Start a thread; what a signal's handler raises meanwhile comes out as it is.
+
+    Where it is raised right after the thread began, `threading` raises a `KeyError` instead, up to Python 3.14.
+    """
+    try:
+        thread.start()
+    except KeyError as error:
+        raise error.__context__ or error from None

@@ -17,7 +17,7 @@ import pytest
 import asyncdata as ad
 from asyncdata.devices.simulated import Accelerator
 from asyncdata.runtime.queue import LoopSignal
-from asyncdata.runtime.signal_handlers import DeferredHandlers
+from asyncdata.runtime.signal_handlers import DeferredHandlers, start_thread
 from asyncdata.testing import leaves_nothing
 from tests.marks import first_by_default
 from tests.reference import Boom, failed
@@ -243,6 +243,24 @@ def test_a_writer_that_was_not_woken_is_woken_by_the_next_call(kind: type[Except
 
 def same(x: int) -> int:
     return x
+
+
+def test_what_a_handler_raises_right_after_a_thread_began_comes_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    name = "_start_joinable_thread" if hasattr(threading, "_start_joinable_thread") else "_start_new_thread"
+    start = getattr(threading, name)
+
+    def begin(*args: Any, **named: Any) -> None:
+        start(*args, **named)
+        begun.wait()
+        raise AlarmError
+
+    begun = threading.Event()
+    thread = threading.Thread(target=begun.set)
+    monkeypatch.setattr(threading, name, begin)
+    with pytest.raises(AlarmError):
+        start_thread(thread)
+    monkeypatch.undo()
+    thread.join()
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # Python drops what finalizers raise

@@ -56,6 +56,7 @@ from asyncdata.executors.process.task import RemoteError
 from asyncdata.graph.node import Node, nodes_of
 from asyncdata.runtime import forks
 from asyncdata.runtime.queue import AT_EXIT
+from asyncdata.runtime.signal_handlers import start_thread
 from asyncdata.transforms.cache import Cache
 
 __all__ = ("PipelineClient", "client_of")
@@ -318,7 +319,7 @@ class PipelineClient:
             target=self.process.main, args=([plan],), name="asyncdata-pipeline-process", daemon=True
         )
         weakref.finalize(self, self.process.ring).atexit = False
-        self.process.thread.start()  # only now: a signal handler may raise in it
+        start_thread(self.process.thread)  # only now: a signal handler may raise in it
 
 
 PROCESSES: Final[weakref.WeakSet[PipelineProcess]] = weakref.WeakSet()

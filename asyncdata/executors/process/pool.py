@@ -43,6 +43,7 @@ from asyncdata.memory.memcpy import copy
 from asyncdata.runtime import forks
 from asyncdata.runtime.host_resources import most_bytes
 from asyncdata.runtime.queue import AT_EXIT
+from asyncdata.runtime.signal_handlers import start_thread
 
 __all__ = ("PendingGroup", "PoolHandle", "WorkerPool", "end_pools", "ending", "most_slots", "pool_of")
 
@@ -256,7 +257,7 @@ class WorkerPool:
         if self.thread is None:
             at_exit(end_pools, os.getpid())
             self.thread = threading.Thread(target=self.run, name="asyncdata-pool", daemon=True)
-            self.thread.start()
+            start_thread(self.thread)
         self.orders.put(self.open)
 
     def drop(self, job: PendingGroup) -> None:
