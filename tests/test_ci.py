@@ -51,6 +51,7 @@ def test_a_test_that_passes_alone_is_unstable_and_the_run_goes_on(tmp_path):
     assert found.stdout.endswith("=== All is well\n")
 
 
+@pytest.mark.slow
 def test_a_test_that_fails_again_has_failed(tmp_path):
     bad = "def test_bad():\n    assert False\n"
     found = run(tmp_path, "check_tests; check echo went on", test_first=UNSTABLE, test_second=bad)

@@ -76,6 +76,7 @@ def test_a_lock_is_gone_with_the_process_that_took_it_though_a_child_lives(tmp_p
     check_program("outlived", str(tmp_path))
 
 
+@pytest.mark.slow
 def test_a_fork_waits_until_no_thread_changes_what_the_child_uses() -> None:
     check_program("crowded")
 

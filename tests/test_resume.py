@@ -20,6 +20,7 @@ import asyncdata as ad
 from asyncdata.errors import ResumeError
 from asyncdata.testing import check_resumes
 from asyncdata.testing.checks import same
+from tests.marks import first_by_default
 from tests.pages import check_examples
 from tests.reference import Failed, failed
 from tests.states import edited
@@ -610,6 +611,7 @@ def thousand_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_the_state_of_a_pipeline_over_a_thousand_files_is_small(thousand_files: Path) -> None:
     files = ad.Dataset.list_files(str(thousand_files / "*.tfrecord"), seed=1)
     records = files.interleave(ad.TFRecordDataset, num_parallel_calls=4).map(int, num_parallel_calls=8)
@@ -716,7 +718,7 @@ def check_resumes_at_each_place(build: Callable[[], ad.Dataset[Any]]) -> None:
             assert whole[:delivered] + list(rest) == whole
 
 
-@pytest.mark.parametrize("fn", [in_any_order, of_several, in_any_order_later])
+@pytest.mark.parametrize("fn", first_by_default([in_any_order, in_any_order_later, of_several], 2))
 @pytest.mark.parametrize("build", FROM_FUNCTIONS)
 def test_a_dataset_that_a_function_shuffles_without_a_seed_is_made_again(build: Any, fn: Any) -> None:
     check_resumes_at_each_place(lambda: build(ad.Dataset.range(3).shuffle(), fn))

@@ -85,7 +85,7 @@ MADE: dict[str, Callable[[], Any]] = {
 
 @pytest.mark.parametrize("name", MADE)
 def test_each_element_and_each_failure_comes_once(name: str) -> None:
-    for _ in range(20):
+    for _ in range(8):
         found: list[object] = []
         elements = MADE[name]()
         in_threads([partial(read_all, elements.__next__, found)] * 3)

@@ -74,6 +74,7 @@ def test_states_pass_from_here_to_the_cluster_and_back(files: list[str], monkeyp
     assert sizes[True] <= sizes[False] + 3 * 100
 
 
+@pytest.mark.slow
 def test_failures_of_sources_are_not_given_twice(files: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(remote_run, "CHUNK", 1000)
     monkeypatch.setattr(remote_run, "LEAST", 1000)

@@ -34,6 +34,7 @@ def table(output: str) -> dict[str, list[str]]:
 # What it does
 
 
+@pytest.mark.slow
 def test_learns_from_shards_of_ones_own(demo: Demo, shards: Path) -> None:
     done = demo("--data", shards / "*.tfrecord", "--epochs", "3", "--batch-size", "16")
     assert done.returncode == 0, done.stderr

@@ -20,6 +20,7 @@ def test_shards_are_complete_and_written_once(tmp_path: Path) -> None:
     assert {path.name: path.stat().st_mtime_ns for path in folder.iterdir()} == written
 
 
+@pytest.mark.slow
 def test_a_missing_shard_is_written_again_and_the_same(tmp_path: Path) -> None:
     folder = photos.ensure_shards(tmp_path)
     content = {path.name: path.read_bytes() for path in folder.iterdir()}
@@ -28,6 +29,7 @@ def test_a_missing_shard_is_written_again_and_the_same(tmp_path: Path) -> None:
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == content
 
 
+@pytest.mark.slow
 def test_both_labels_are_in_every_shard(tmp_path: Path) -> None:
     folder = photos.ensure_shards(tmp_path)
     for shard in sorted(folder.iterdir()):

@@ -80,7 +80,7 @@ def help_with(request):
     HELP.reset(token)
 
 
-@pytest.mark.parametrize("dtype", first_by_default(DTYPES, 5), ids=str)
+@pytest.mark.parametrize("dtype", first_by_default(DTYPES, 3), ids=str)
 @pytest.mark.parametrize("each", first_by_default([SHARED + 12, SMALL, LARGE, 100]))
 def test_rows_of_any_dtype(dtype, each, help_with):
     size = each // np.dtype(dtype).itemsize

@@ -611,6 +611,7 @@ def test_what_comes_behind_the_end_of_an_unfinished_file_is_dropped(path: Path, 
     assert os.listdir(path.parent) == ["squares"]
 
 
+@pytest.mark.slow
 def test_of_two_processes_one_writes_and_both_get_all(path: Path) -> None:
     runs = [start(path, 300, 0.001) for _ in range(3)]
     found = [run.communicate(timeout=100) for run in runs]

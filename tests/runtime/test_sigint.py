@@ -96,7 +96,7 @@ PIPELINES: dict[str, Callable[[], ad.Dataset]] = {
 }
 
 
-@pytest.mark.parametrize("placement", ["thread", "current"])
+@pytest.mark.parametrize("placement", first_by_default(["thread", "current"]))
 @pytest.mark.parametrize("pipeline", PIPELINES)
 def test_it_interrupts_the_waiting_and_nothing_else(pipeline: str, placement: ad.Placement) -> None:
     ds = PIPELINES[pipeline]().with_options(ad.Options(placement=placement))
@@ -176,7 +176,7 @@ def test_an_element_that_failed_is_still_to_come_where_it_was_not_raised() -> No
     assert tried
 
 
-@pytest.mark.parametrize("size", [1, 100])
+@pytest.mark.parametrize("size", first_by_default([100, 1]))
 def test_one_of_several_consumers_is_interrupted_and_all_of_them_get_everything(size: int) -> None:
     ds = ad.Dataset.range(20).map(but_seven)
     expected = [*range(7), failed(Boom(7)), *range(8, 20)]

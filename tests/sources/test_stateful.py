@@ -272,13 +272,13 @@ def unlucky(entry: Any) -> int:
 
 
 @EACH_KIND
-@pytest.mark.parametrize("step", first_by_default([*STEPS.values()], len(STEPS) // 2), ids=STEPS)
+@pytest.mark.parametrize("step", first_by_default([*STEPS.values()], len(STEPS) // 4), ids=STEPS)
 def test_going_on_is_exact_below_each_step(source: Any, step: Any, log: Path) -> None:
     check_resumes(lambda: source(log).apply(step), places=8)
 
 
 @AGAIN
-@pytest.mark.parametrize("step", first_by_default([*TWO_READERS.values()], len(TWO_READERS) // 2), ids=TWO_READERS)
+@pytest.mark.parametrize("step", first_by_default([*TWO_READERS.values()], len(TWO_READERS) // 4), ids=TWO_READERS)
 def test_going_on_is_exact_below_steps_that_read_their_input_twice(source: Any, step: Any, log: Path) -> None:
     check_resumes(lambda: source(log).apply(step), places=8)
 

@@ -83,6 +83,7 @@ def test_goes_on_at_any_line(path: Path, compression: str | None, size: int | No
     check_resumes(lambda: ad.TextLineDataset(path, compression, size).shuffle(20, seed=1).batch(3), places=10)
 
 
+@pytest.mark.slow
 def test_goes_on_within_a_window_and_behind_it(path: Path) -> None:
     path.write_bytes(b"\n".join(b"%d" % number for number in range(40_000)))
     check_resumes(lambda: ad.TextLineDataset(path), places=12)

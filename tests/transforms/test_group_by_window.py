@@ -9,6 +9,7 @@ import pytest
 import asyncdata as ad
 from asyncdata.testing import check_resumes, check_transform
 from tests import reference
+from tests.marks import first_by_default
 from tests.reference import Boom, Failed
 from tests.running import WAYS, results
 
@@ -32,7 +33,7 @@ def as_list(key: Any, window: ad.Dataset) -> ad.Dataset:
     return window.batch(100).map(lambda batch: (key, batch.tolist()))
 
 
-@pytest.mark.parametrize("size", [1, 2, 7, 1000])
+@pytest.mark.parametrize("size", first_by_default([2, 1000, 1, 7], 2))
 @pytest.mark.parametrize("key", [by_3, by_3_async])
 def test_keeps_its_contract(size: int, key: Any) -> None:
     check_transform(

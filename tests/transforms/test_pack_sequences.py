@@ -40,7 +40,7 @@ def inputs(rows: list[Any]) -> list[list[int]]:
 
 
 @pytest.mark.parametrize("how", HOW)
-@pytest.mark.parametrize("length", [1, 8, 50])
+@pytest.mark.parametrize("length", first_by_default([8, 1, 50]))
 def test_keeps_its_contract(length: int, how: dict[str, Any]) -> None:
     ragged = [np.arange(i * 7 % 11) for i in range(60)]
     check_transform(

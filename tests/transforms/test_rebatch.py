@@ -27,7 +27,7 @@ def fail_at_2(x: int) -> int:
     return x
 
 
-@pytest.mark.parametrize("sizes", [1, 3, 100, [2], [3, 1], [1, 2, 4], [5, 5]])
+@pytest.mark.parametrize("sizes", first_by_default([3, [1, 2, 4], 100, 1, [2], [3, 1], [5, 5]], 3))
 @pytest.mark.parametrize("drop", [False, True])
 def test_keeps_its_contract(sizes: Any, drop: bool) -> None:
     check_transform(
@@ -227,7 +227,7 @@ BEHIND = {
 
 
 @pytest.mark.parametrize("behind", BEHIND)
-@pytest.mark.parametrize("sizes", first_by_default([24, 50, [7, 24, 17], 1, 6, 32, 48, 100, [30, 18]], 3))
+@pytest.mark.parametrize("sizes", first_by_default([24, 50, [7, 24, 17], 1, 6, 32, 48, 100, [30, 18]]))
 @pytest.mark.parametrize("source", PARTS)
 def test_to_write_into_a_batch_changes_no_other_and_no_source(source: str, sizes: Any, behind: str) -> None:
     def pipeline() -> ad.Dataset:

@@ -320,6 +320,7 @@ def test_a_position_that_is_none_is_refused(change: dict[str, Any]) -> None:
         rest(two([0.5, 0.5]), state)
 
 
+@pytest.mark.slow
 def test_states_of_many_datasets_taken_often_are_those_taken_once() -> None:
     """Positions are kept from one state to the next: what is kept must not show."""
 

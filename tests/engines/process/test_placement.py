@@ -232,6 +232,7 @@ def test_a_state_may_be_asked_for_after_close_and_goes_on_anywhere() -> None:
     assert sorted(first + rest) == [x * x for x in range(100)]
 
 
+@pytest.mark.slow
 def test_a_plan_and_a_state_that_are_both_large_go_on_from_there() -> None:
     """Both go by shared memory, and neither is taken for the other."""
     kept = bytes(2 * INLINE)

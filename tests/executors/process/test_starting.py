@@ -99,6 +99,7 @@ def starting() -> bool:
 
 
 @forkserver
+@pytest.mark.slow
 def test_a_process_whose_fork_server_is_killed_is_started_by_another(monkeypatch: pytest.MonkeyPatch) -> None:
     connect, send = multiprocessing.forkserver.connect_to_new_process, multiprocessing.reduction.sendfds
     tries = list[int]()
