@@ -29,7 +29,7 @@ LAWS = pytest.StashKey[bool]()
 """Whether the long versions of the laws are asked for."""
 
 settings.register_profile(
-    "ci", derandomize=True, deadline=None, max_examples=250, print_blob=True, suppress_health_check=list(HealthCheck)
+    "ci", derandomize=True, deadline=None, max_examples=150, print_blob=True, suppress_health_check=list(HealthCheck)
 )
 settings.register_profile("short", settings.get_profile("ci"), max_examples=20)
 settings.register_profile("long", settings.get_profile("ci"), derandomize=False, max_examples=10_000)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import asyncdata as ad
@@ -29,21 +29,28 @@ def test_the_types_of_these_laws_are_those_of_the_page() -> None:
     assert rows[1:] == TABLE
 
 
+MORE = settings(max_examples=settings().max_examples * 5 // 3)
+
+
+@MORE
 @given(pipe=readings(), way=st.sampled_from(WAYS))
 def test_elements_are_the_values_of_their_types(pipe: Pipeline, way: Callable[..., list[Any]]) -> None:
     assert pipe.comparable(way(pipe.build())) == pipe.elements()
 
 
+@MORE
 @given(pipe=table_sources(["parquet"], ["filters"]))
 def test_filters_select_the_rows_that_they_select_of_the_whole_table(pipe: Pipeline) -> None:
     assert pipe.comparable(read_plain(pipe.build())) == pipe.elements()
 
 
+@MORE
 @given(pipe=readings())
 def test_the_optimizer_changes_nothing(pipe: Pipeline) -> None:
     assert pipe.comparable(read_plain(pipe.build().with_options(ad.Options(optimize=False)))) == pipe.elements()
 
 
+@MORE
 @given(pipe=table_sources())
 def test_the_spec_has_the_columns_of_the_first_row(pipe: Pipeline) -> None:
     first = next(iter(pipe.meaning(FIRST)), None)
@@ -51,6 +58,7 @@ def test_the_spec_has_the_columns_of_the_first_row(pipe: Pipeline) -> None:
     assert list(pipe.build().element_spec) == list(first)
 
 
+@MORE
 @given(pipe=readings(), legs=legs)
 def test_going_on_is_as_if_nothing_had_happened(pipe: Pipeline, legs: list[Leg]) -> None:
     assert pipe.comparable(read_in_legs(pipe, legs)) == pipe.elements()
