@@ -24,7 +24,8 @@ Names in brackets are the files to begin with.
     devices/          copies to an accelerator: the thread that copies (copy_thread), what the consumer reads (queue)
     checkpoint        states: what they hold, whether they fit a pipeline, saving and merging them
     persistence/      elements on disk: caches, snapshots, saved datasets, shards
-    transformations   the methods of Dataset that return a dataset
+    grouping          the methods of Dataset that put elements together, or take them apart
+    transformations   its other methods that return a dataset; what they are given (transformation_arguments)
     iterator          one pass over a dataset
     integrations/     loaders of PyTorch, Lightning, Keras
     observe/          statistics, bottleneck, progress bar, traces, dashboard

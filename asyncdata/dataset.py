@@ -6,8 +6,9 @@ from collections import deque
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from os import PathLike
-from typing import TYPE_CHECKING, Any, Literal, Never, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Never, TypeVar, overload
 
+import numpy as np
 import numpy.typing as npt
 
 from asyncdata.checkpoint import ResumePoint, chosen_seeds, fingerprint, place_of, place_of_origins, plan_of_next_epoch
@@ -30,6 +31,7 @@ from asyncdata.dataset_arguments import (
     spec_of_first,
     state_without_epoch,
 )
+from asyncdata.elements.element_types import Leaf, NamedTupleLike, Numbers, Scalar, T_co
 from asyncdata.elements.structure import as_arrays, check_signature, conform, open_level
 from asyncdata.elements.validation import check_choice, check_flag
 from asyncdata.engines.base import running_loop
@@ -48,6 +50,8 @@ from asyncdata.transforms.map import Map
 from asyncdata.transforms.prefetch_to_device import check_last
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from asyncdata.integrations.loader import Loader
     from asyncdata.observe.explanation import Explanation
     from asyncdata.observe.progress import Progress
@@ -63,11 +67,15 @@ if TYPE_CHECKING:
 
 __all__ = ("Dataset",)
 
-T = TypeVar("T")
 U = TypeVar("U")
+A = TypeVar("A")
+B = TypeVar("B")
+C = TypeVar("C")
+D = TypeVar("D")
+E = TypeVar("E")
 
 
-class Dataset(Transformations[T]):
+class Dataset(Transformations[T_co]):
     """An immutable description of a pipeline. Building one starts nothing; iterating it runs it.
 
     Iterate with `for` or `async for`, any number of times; each time is an epoch, and starts again. A dataset that is
@@ -112,8 +120,18 @@ class Dataset(Transformations[T]):
 
     # sources
 
+    @overload
     @staticmethod
-    def range(*args: int, output_type: npt.DTypeLike | None = None) -> Dataset[int]:
+    def range(*args: int, output_type: None = None) -> Dataset[int]: ...
+    @overload
+    @staticmethod
+    def range(*args: int, output_type: type[Scalar]) -> Dataset[Scalar]: ...
+    @overload
+    @staticmethod
+    def range(*args: int, output_type: npt.DTypeLike) -> Dataset[Any]: ...
+
+    @staticmethod
+    def range(*args: int, output_type: npt.DTypeLike | None = None) -> Dataset[Any]:
         """Integers as Python's `range(stop)`, `range(start, stop)` or `range(start, stop, step)` gives them.
 
         With an `output_type` they are NumPy scalars of that dtype, of integers or floats; batches are int64 without.
@@ -126,8 +144,18 @@ class Dataset(Transformations[T]):
         """
         return Dataset(Range.of(args, output_type))
 
+    @overload
     @staticmethod
-    def counter(start: int = 0, step: int = 1, dtype: npt.DTypeLike | None = None) -> Dataset[int]:
+    def counter(start: int = 0, step: int = 1, dtype: None = None) -> Dataset[int]: ...
+    @overload
+    @staticmethod
+    def counter(start: int = 0, step: int = 1, *, dtype: type[Scalar]) -> Dataset[Scalar]: ...
+    @overload
+    @staticmethod
+    def counter(start: int = 0, step: int = 1, *, dtype: npt.DTypeLike) -> Dataset[Any]: ...
+
+    @staticmethod
+    def counter(start: int = 0, step: int = 1, dtype: npt.DTypeLike | None = None) -> Dataset[Any]:
         """Integers from `start` in steps of `step`, forever.
 
         With a `dtype` they are NumPy scalars of it, of integers or floats; beyond the largest comes the smallest.
@@ -154,6 +182,34 @@ class Dataset(Transformations[T]):
         """
         return Dataset(Random.of(seed, rerandomize_each_iteration))
 
+    @overload
+    @staticmethod
+    def from_tensors(tensors: Leaf) -> Dataset[Leaf]: ...
+    @overload
+    @staticmethod
+    def from_tensors(tensors: bool) -> Dataset[np.bool_]: ...  # pyright: ignore[reportOverlappingOverload]  also an int
+    @overload
+    @staticmethod
+    def from_tensors(tensors: int) -> Dataset[np.int64]: ...
+    @overload
+    @staticmethod
+    def from_tensors(tensors: float) -> Dataset[np.float64]: ...
+    @overload
+    @staticmethod
+    def from_tensors(tensors: NamedTupleLike) -> Dataset[Any]: ...
+    @overload
+    @staticmethod
+    def from_tensors(tensors: tuple[Any, Any]) -> Dataset[tuple[Any, Any]]: ...
+    @overload
+    @staticmethod
+    def from_tensors(tensors: tuple[Any, Any, Any]) -> Dataset[tuple[Any, Any, Any]]: ...
+    @overload
+    @staticmethod
+    def from_tensors(tensors: dict[str, U]) -> Dataset[dict[str, Any]]: ...
+    @overload
+    @staticmethod
+    def from_tensors(tensors: Any) -> Dataset[Any]: ...
+
     @staticmethod
     def from_tensors(tensors: Any) -> Dataset[Any]:
         """One element: `tensors` itself, lists in it as arrays, arrays as read-only views.
@@ -163,6 +219,39 @@ class Dataset(Transformations[T]):
         [array([1, 2])]
         """
         return Dataset(Tensors(as_arrays(tensors, Dataset, tensors=True)))
+
+    @overload
+    @staticmethod
+    def from_tensor_slices(tensors: list[bool]) -> Dataset[np.bool_]: ...
+    @overload
+    @staticmethod
+    def from_tensor_slices(tensors: list[int]) -> Dataset[np.int64]: ...
+    @overload
+    @staticmethod
+    def from_tensor_slices(tensors: list[float]) -> Dataset[np.float64]: ...
+    @overload
+    @staticmethod
+    def from_tensor_slices(tensors: list[Leaf]) -> Dataset[Leaf]: ...
+    @overload
+    @staticmethod
+    def from_tensor_slices(
+        tensors: list[list[bool]] | list[list[int]] | list[list[float]],
+    ) -> Dataset[npt.NDArray[Any]]: ...
+    @overload
+    @staticmethod
+    def from_tensor_slices(tensors: NamedTupleLike) -> Dataset[Any]: ...
+    @overload
+    @staticmethod
+    def from_tensor_slices(tensors: tuple[Any, Any]) -> Dataset[tuple[Any, Any]]: ...
+    @overload
+    @staticmethod
+    def from_tensor_slices(tensors: tuple[Any, Any, Any]) -> Dataset[tuple[Any, Any, Any]]: ...
+    @overload
+    @staticmethod
+    def from_tensor_slices(tensors: dict[str, U]) -> Dataset[dict[str, Any]]: ...
+    @overload
+    @staticmethod
+    def from_tensor_slices(tensors: Any) -> Dataset[Any]: ...
 
     @staticmethod
     def from_tensor_slices(tensors: Any) -> Dataset[Any]:
@@ -180,6 +269,34 @@ class Dataset(Transformations[T]):
         """
         return Dataset(Slices.of(tensors, Dataset))
 
+    @overload
+    @staticmethod
+    def from_list(elements: list[bool]) -> Dataset[np.bool_]: ...
+    @overload
+    @staticmethod
+    def from_list(elements: list[int]) -> Dataset[np.int64]: ...
+    @overload
+    @staticmethod
+    def from_list(elements: list[float]) -> Dataset[np.float64]: ...
+    @overload
+    @staticmethod
+    def from_list(elements: list[Leaf]) -> Dataset[Leaf]: ...
+    @overload
+    @staticmethod
+    def from_list(elements: list[list[bool]] | list[list[int]] | list[list[float]]) -> Dataset[npt.NDArray[Any]]: ...
+    @overload
+    @staticmethod
+    def from_list(elements: list[tuple[Any, Any]]) -> Dataset[tuple[Any, Any]]: ...
+    @overload
+    @staticmethod
+    def from_list(elements: list[tuple[Any, Any, Any]]) -> Dataset[tuple[Any, Any, Any]]: ...
+    @overload
+    @staticmethod
+    def from_list(elements: list[dict[str, U]]) -> Dataset[dict[str, Any]]: ...
+    @overload
+    @staticmethod
+    def from_list(elements: list[Any]) -> Dataset[Any]: ...
+
     @staticmethod
     def from_list(elements: list[Any]) -> Dataset[Any]:
         """The elements of a list that is not empty. Lists in them become arrays; arrays are read-only views.
@@ -192,6 +309,23 @@ class Dataset(Transformations[T]):
         [array([1]), array([2, 3])]
         """
         return Dataset(Elements.of(elements, Dataset))
+
+    @overload
+    @staticmethod
+    def from_generator(
+        generator: Callable[..., Iterable[U]],
+        *,
+        args: Sequence[Any] | None = None,
+    ) -> Dataset[U]: ...
+    @overload
+    @staticmethod
+    def from_generator(
+        generator: Callable[..., Iterable[Any]],
+        output_types: Any = None,
+        output_shapes: Any = None,
+        args: Sequence[Any] | None = None,
+        output_signature: Any = None,
+    ) -> Dataset[Any]: ...
 
     @staticmethod
     def from_generator(
@@ -243,7 +377,7 @@ class Dataset(Transformations[T]):
         return Dataset(Iterated(iterable_for(iterable)))
 
     @staticmethod
-    def from_source(source: Source, num_parallel_calls: int | None = None) -> Dataset[Any]:
+    def from_source(source: Source[U], num_parallel_calls: int | None = None) -> Dataset[U]:
         """The elements of anything with `__len__` and `__getitem__`, read in threads, in order.
 
         If it has `get_batch(indices)`, or `__getitems__` as PyTorch's and Hugging Face's datasets have it, that method
@@ -529,6 +663,36 @@ class Dataset(Transformations[T]):
 
     # several datasets
 
+    @overload
+    @staticmethod
+    def zip(a: Dataset[A], /) -> Dataset[A]: ...
+    @overload
+    @staticmethod
+    def zip(a: Dataset[A], b: Dataset[B], /) -> Dataset[tuple[A, B]]: ...
+    @overload
+    @staticmethod
+    def zip(a: Dataset[A], b: Dataset[B], c: Dataset[C], /) -> Dataset[tuple[A, B, C]]: ...
+    @overload
+    @staticmethod
+    def zip(a: Dataset[A], b: Dataset[B], c: Dataset[C], d: Dataset[D], /) -> Dataset[tuple[A, B, C, D]]: ...
+    @overload
+    @staticmethod
+    def zip(
+        a: Dataset[A], b: Dataset[B], c: Dataset[C], d: Dataset[D], e: Dataset[E], /
+    ) -> Dataset[tuple[A, B, C, D, E]]: ...
+    @overload
+    @staticmethod
+    def zip(datasets: tuple[Dataset[A], Dataset[B]]) -> Dataset[tuple[A, B]]: ...
+    @overload
+    @staticmethod
+    def zip(datasets: tuple[Dataset[A], Dataset[B], Dataset[C]]) -> Dataset[tuple[A, B, C]]: ...
+    @overload
+    @staticmethod
+    def zip(datasets: dict[str, Dataset[Any]]) -> Dataset[dict[str, Any]]: ...
+    @overload
+    @staticmethod
+    def zip(*args: Any, datasets: Any = None) -> Dataset[Any]: ...
+
     @staticmethod
     def zip(*args: Any, datasets: Any = None) -> Dataset[Any]:
         """Element i of every dataset as one element; `args` are datasets, or one tuple or dict of them.
@@ -588,7 +752,9 @@ class Dataset(Transformations[T]):
 
     @staticmethod
     def choose_from_datasets(
-        datasets: Sequence[Dataset[U]], choice_dataset: Dataset[int], stop_on_empty_dataset: bool = True
+        datasets: Sequence[Dataset[U]],
+        choice_dataset: Dataset[int | np.integer[Any]],
+        stop_on_empty_dataset: bool = True,
     ) -> Dataset[U]:
         """Elements of several datasets: each element of `choice_dataset` is the number of the dataset that gives the
         next one.
@@ -607,13 +773,13 @@ class Dataset(Transformations[T]):
 
     # all of it, or the beginning
 
-    def _few(self, count: int) -> list[T]:
+    def _few(self, count: int) -> list[T_co]:
         """Return the first elements of the first epoch; without an event loop, where no step may wait."""
         by_hand = self._planner.runs_by_hand(self._plan)
         epoch = self._epochs.first
         return first_epoch(self.take(count), epoch) if by_hand is None else elements_by_hand(by_hand, count, epoch)
 
-    def reduce(self, initial_state: U, reduce_func: Callable[[U, T], U]) -> U:
+    def reduce(self, initial_state: U, reduce_func: Callable[[U, T_co], U]) -> U:
         """Fold all elements into one value, now: `state = reduce_func(state, element)`, by a plain function.
 
         >>> import asyncdata as ad
@@ -624,7 +790,7 @@ class Dataset(Transformations[T]):
         with self.iterate() as elements:
             return reduced(elements, initial_state, reduce_func)
 
-    def to_list(self) -> list[T]:
+    def to_list(self) -> list[T_co]:
         """Return all elements, of the next epoch, as a list.
 
         >>> import asyncdata as ad
@@ -634,7 +800,7 @@ class Dataset(Transformations[T]):
         with self.iterate() as elements:
             return list(elements)
 
-    def head(self, n: int = 5) -> list[T]:
+    def head(self, n: int = 5) -> list[T_co]:
         """Return the first `n` elements as a list: those of the first epoch, so that looking changes nothing.
 
         >>> import asyncdata as ad
@@ -645,7 +811,7 @@ class Dataset(Transformations[T]):
         check_repeatable(self._plan)
         return self._few(count)
 
-    def peek(self) -> T:
+    def peek(self) -> T_co:
         """Return the first element of the first epoch; `DatasetIterator.peek` is the next one of a running iteration.
 
         >>> import asyncdata as ad
@@ -654,7 +820,7 @@ class Dataset(Transformations[T]):
         """
         return single(self.head(1), "peek")
 
-    def get_single_element(self) -> T:
+    def get_single_element(self) -> T_co:
         """Return the only element of the dataset; a `StructureError` if it has none, or more.
 
         >>> import asyncdata as ad
@@ -824,7 +990,7 @@ class Dataset(Transformations[T]):
 
     def iterate(
         self, *, state: Mapping[str, Any] | None = None, strict: bool = True, epoch: int | None = None
-    ) -> DatasetIterator[T]:
+    ) -> DatasetIterator[T_co]:
         """Return an iterator that is also a context manager: leaving `with` or `async with` ends all that it started.
 
         It is the next epoch, or epoch number `epoch`, after which the next ones follow.
@@ -848,7 +1014,7 @@ class Dataset(Transformations[T]):
         place = self._begin(epoch) if state is None else self._resume(state_without_epoch(state, epoch), strictly)
         return DatasetIterator(self._planner, place, self._resume)
 
-    def replay(self, origins: Iterable[Mapping[str, Any]]) -> Replay[T]:
+    def replay(self, origins: Iterable[Mapping[str, Any]]) -> Replay[T_co]:
         """Return exactly the elements with these origins, in this order: those of any steps, epochs and ranks.
 
         They are equal to the last bit, if functions and data are the same; a function that takes `rng=` gets the random
@@ -890,7 +1056,7 @@ class Dataset(Transformations[T]):
         place = place_of_origins(self._plan, [check_origin(origin)])
         return records_of(place.plan, place.start.back[0])
 
-    def exclude(self, records: Exclusion, *, keep_steps: bool = False) -> Dataset[T]:
+    def exclude(self, records: Exclusion, *, keep_steps: bool = False) -> Dataset[T_co]:
         """Return a dataset in which some records are never given: of this pipeline, so call it last.
 
         Records are origins (`DatasetIterator.origin`), of which all records are left out, or dicts as `locate` returns
@@ -931,10 +1097,10 @@ class Dataset(Transformations[T]):
         """
         self._epochs.set(check_count("set_epoch", "epoch", epoch, 0))
 
-    def __iter__(self) -> DatasetIterator[T]:
+    def __iter__(self) -> DatasetIterator[T_co]:
         return self.iterate()
 
-    def __aiter__(self) -> DatasetIterator[T]:
+    def __aiter__(self) -> DatasetIterator[T_co]:
         return self.iterate()
 
     def as_numpy_iterator(self) -> DatasetIterator[Any]:
@@ -947,7 +1113,7 @@ class Dataset(Transformations[T]):
         numpied = Map(self._plan, (Call("map", as_arrays, spread=False),))
         return DatasetIterator(Planner(self._options), ResumePoint(numpied, self._epochs.begin()))
 
-    def tee(self, n: int, buffer_size: int = 16) -> tuple[Consumer[T], ...]:
+    def tee(self, n: int, buffer_size: int = 16) -> tuple[Consumer[T_co], ...]:
         """Start one iteration for `n` consumers, each of which gets every element; nothing is read or made twice.
 
         Read each consumer with `for` in a thread of its own, or all with `async for` in tasks of one loop. A consumer
@@ -972,6 +1138,21 @@ class Dataset(Transformations[T]):
         return consumers(self.iterate(), n, check_count("tee", "buffer_size", buffer_size, 1))
 
     # for training loops
+
+    @overload
+    def loader(self: Dataset[Never], device: Any = None) -> Loader[Any]: ...
+    @overload
+    def loader(self: Dataset[Numbers], device: str | None = None) -> Loader[Tensor]: ...
+    @overload
+    def loader(self: Dataset[NamedTupleLike], device: Any = None) -> Loader[Any]: ...
+    @overload
+    def loader(self: Dataset[tuple[Any, Any]], device: Any = None) -> Loader[tuple[Any, Any]]: ...
+    @overload
+    def loader(self: Dataset[tuple[Any, Any, Any]], device: Any = None) -> Loader[tuple[Any, Any, Any]]: ...
+    @overload
+    def loader(self: Dataset[dict[str, Any]], device: Any = None) -> Loader[dict[str, Any]]: ...
+    @overload
+    def loader(self, device: Any = None) -> Loader[Any]: ...
 
     def loader(self, device: Any = None, **of_torch: Never) -> Loader[Any]:
         """Return a loader for trainers: batches as tensors, with `len`, `set_epoch` and a state that resumes.
@@ -1027,7 +1208,7 @@ class Dataset(Transformations[T]):
 
     # elements by number
 
-    def at(self, index: int) -> T:
+    def at(self, index: int) -> T_co:
         """Return element `index` alone, as in the first epoch; `dataset[index]` is the same, from the end if negative.
 
         `PlanError` if the dataset has no random access, `IndexError` if it has fewer elements. The error of a damaged
@@ -1043,14 +1224,14 @@ class Dataset(Transformations[T]):
         chosen, by_hand = Chosen.of(self._plan, index), self._planner.runs_by_hand(self._plan, alone=True)
         if by_hand is not None:
             return single(elements_by_hand(Chosen(by_hand, chosen.places), 1, self._epochs.first), "at")
-        return single(first_epoch(Dataset[T](chosen, self._options), self._epochs.first), "at")
+        return single(first_epoch(Dataset[T_co](chosen, self._options), self._epochs.first), "at")
 
-    def __getitem__(self, index: int) -> T:
+    def __getitem__(self, index: int) -> T_co:
         return self.at(index)
 
     # what it is
 
-    def progress(self, description: str = "") -> Progress[T]:
+    def progress(self, description: str = "") -> Progress[T_co]:
         """Iterate with a bar: elements, pace, time left, and for how much of its time the loop waited for elements.
 
         It runs the next epoch, as `iterate` does, and works with `for` and `async for`; the iterator itself is
@@ -1207,7 +1388,7 @@ def sampled(
 
 
 def chosen(
-    plans: tuple[Node, ...], options: Options, choices: Dataset[int], datasets: Sequence[Dataset[Any]], stop: bool
+    plans: tuple[Node, ...], options: Options, choices: Dataset[Any], datasets: Sequence[Dataset[Any]], stop: bool
 ) -> Dataset[Any]:
     """Return the dataset whose elements `choices` selects."""
     from asyncdata.transforms.sample_from_datasets import Choose
@@ -1215,7 +1396,7 @@ def chosen(
     return Dataset(Choose.of(plans, choices.plan, stop=stop), options, (*datasets, choices))
 
 
-def first_epoch(dataset: Dataset[T], epoch: int) -> list[T]:
+def first_epoch(dataset: Dataset[U], epoch: int) -> list[U]:
     """Return an epoch of a dataset of few elements, made in this thread if possible, as that starts sooner.
 
     It is not possible if an event loop already runs here, or if the options choose another placement.
@@ -1223,5 +1404,5 @@ def first_epoch(dataset: Dataset[T], epoch: int) -> list[T]:
     options = dataset.options()
     if options.placement is None and running_loop() is None:
         options = options.merge(Options(placement="current"))
-    with DatasetIterator[T](Planner(options), ResumePoint(dataset.plan, epoch)) as elements:
+    with DatasetIterator[U](Planner(options), ResumePoint(dataset.plan, epoch)) as elements:
         return list(elements)

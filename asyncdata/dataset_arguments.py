@@ -13,7 +13,8 @@ from asyncdata.executors.function_call import Call
 from asyncdata.graph.node import Node, check_called
 from asyncdata.options import INFINITE_CARDINALITY, Options
 from asyncdata.sources.in_memory import Getter, Range, Source
-from asyncdata.transformations import check_structures, dataset_for
+from asyncdata.transformation_arguments import check_structures
+from asyncdata.transformations import dataset_for
 from asyncdata.transforms.map import Map
 
 __all__ = (
@@ -116,7 +117,7 @@ def iterable_for(value: Any) -> Iterable[Any]:
     return value
 
 
-def plan_of_source(source: Source, num_parallel_calls: int | None) -> Map:
+def plan_of_source(source: Source[Any], num_parallel_calls: int | None) -> Map:
     """Return the plan that reads the elements of a source by their numbers."""
     if not hasattr(source, "__getitem__") or not hasattr(source, "__len__"):
         raise PlanError(f"from_source needs an object with __len__ and __getitem__, got {source!r:.80}")

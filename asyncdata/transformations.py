@@ -2,44 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Executor
-from functools import wraps
-from inspect import signature as signature_of
 from os import PathLike
-from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Literal, Never, TypedDict, TypeVar, Unpack, cast, overload
 
-import numpy.typing as npt
-
-from asyncdata.elements.spec import RaggedTensorSpec, TensorSpec
-from asyncdata.elements.structure import leaf, map_leaves, same_structure
+from asyncdata.elements.element_types import Parts, T_co
 from asyncdata.elements.validation import check_choice, check_flag
 from asyncdata.errors import PlanError
-from asyncdata.executors.function_call import Call
 from asyncdata.formats.record_limits import CACHED_RECORD_BYTES
-from asyncdata.graph.node import Node, check_arguments, check_count, check_integer, check_parallel
-from asyncdata.graph.optimizer import check_rules
+from asyncdata.graph.node import Node, check_count, check_integer
+from asyncdata.grouping import Grouping
 from asyncdata.options import AUTOTUNE, Options
-from asyncdata.transforms.batch import Batch
+from asyncdata.transformation_arguments import answering, batched_for, cached, check_structures, inner_call, options_for
 from asyncdata.transforms.filter import Filter, Predicate
 from asyncdata.transforms.map import Map, call_for, check_synchronous, declared
 from asyncdata.transforms.prefetch import Prefetch
 
 if TYPE_CHECKING:
     from asyncdata.dataset import Dataset
-    from asyncdata.persistence.file_cache import FileCache
-    from asyncdata.transforms.cache import Cache
     from asyncdata.transforms.fields import Field
-    from asyncdata.transforms.group_by_reducer import Reducer
 
-__all__ = ("Transformations", "check_structures", "dataset_for")
+__all__ = ("Transformations", "dataset_for")
 
-T = TypeVar("T")
 U = TypeVar("U")
 Where = Literal["inline", "thread", "process"] | Executor
 
 
-class Transformations(Generic[T]):
+class MapOptions(TypedDict, total=False):
+    """Further arguments of `map`."""
+
+    executor: Where | int | None
+    seed: int | None
+    pure: bool
+    keeps: Field | tuple[Field, ...] | None
+    shrinks: bool
+
+
+class Transformations(Grouping[T_co]):
     """The transformations of a dataset. Each method returns a new dataset and starts nothing."""
 
     _plan: Node
@@ -49,10 +49,60 @@ class Transformations(Generic[T]):
         """Return the dataset that `plan` describes, made from this one and perhaps others."""
         raise NotImplementedError
 
-    def _part(self, plan: Node) -> Dataset[Any]:
-        """Return a dataset of some elements of this one. It is an element itself, and has epochs of its own."""
-        raise NotImplementedError
-
+    @overload
+    def map(
+        self: Transformations[Never],
+        map_func: Callable[..., Awaitable[U]],
+        num_parallel_calls: int | None = None,
+        deterministic: bool | None = None,
+        synchronous: bool | None = None,
+        **options: Unpack[MapOptions],
+    ) -> Dataset[U]: ...
+    @overload
+    def map(
+        self: Transformations[Never],
+        map_func: Callable[..., U],
+        num_parallel_calls: int | None = None,
+        deterministic: bool | None = None,
+        synchronous: bool | None = None,
+        **options: Unpack[MapOptions],
+    ) -> Dataset[U]: ...
+    @overload
+    def map(
+        self,
+        map_func: Callable[[T_co], Awaitable[U]],
+        num_parallel_calls: int | None = None,
+        deterministic: bool | None = None,
+        synchronous: bool | None = None,
+        **options: Unpack[MapOptions],
+    ) -> Dataset[U]: ...
+    @overload
+    def map(
+        self,
+        map_func: Callable[[T_co], U],
+        num_parallel_calls: int | None = None,
+        deterministic: bool | None = None,
+        synchronous: bool | None = None,
+        **options: Unpack[MapOptions],
+    ) -> Dataset[U]: ...
+    @overload
+    def map(
+        self: Transformations[tuple[*Parts]],
+        map_func: Callable[[*Parts], Awaitable[U]],
+        num_parallel_calls: int | None = None,
+        deterministic: bool | None = None,
+        synchronous: bool | None = None,
+        **options: Unpack[MapOptions],
+    ) -> Dataset[U]: ...
+    @overload
+    def map(
+        self: Transformations[tuple[*Parts]],
+        map_func: Callable[[*Parts], U],
+        num_parallel_calls: int | None = None,
+        deterministic: bool | None = None,
+        synchronous: bool | None = None,
+        **options: Unpack[MapOptions],
+    ) -> Dataset[U]: ...
     @overload
     def map(
         self,
@@ -61,16 +111,9 @@ class Transformations(Generic[T]):
         deterministic: bool | None = None,
         synchronous: bool | None = None,
         *,
-        executor: Where | int | None = None,
-        rng: bool | Literal["torch"] = False,
-        seed: int | None = None,
-        batch: int | None = None,
-        pure: bool = False,
-        vectorized: bool = False,
-        keeps: Field | tuple[Field, ...] | None = None,
-        shrinks: bool = False,
+        rng: bool | Literal["torch"],
+        **options: Unpack[MapOptions],
     ) -> Dataset[U]: ...
-
     @overload
     def map(
         self,
@@ -79,15 +122,34 @@ class Transformations(Generic[T]):
         deterministic: bool | None = None,
         synchronous: bool | None = None,
         *,
-        executor: Where | int | None = None,
-        rng: bool | Literal["torch"] = False,
-        seed: int | None = None,
-        batch: int | None = None,
-        pure: bool = False,
-        vectorized: bool = False,
-        keeps: Field | tuple[Field, ...] | None = None,
-        shrinks: bool = False,
+        rng: bool | Literal["torch"],
+        **options: Unpack[MapOptions],
     ) -> Dataset[U]: ...
+    @overload
+    def map(
+        self,
+        map_func: Callable[..., Any],
+        num_parallel_calls: int | None = None,
+        deterministic: bool | None = None,
+        synchronous: bool | None = None,
+        *,
+        batch: int | None,
+        rng: bool | Literal["torch"] = False,
+        vectorized: bool = False,
+        **options: Unpack[MapOptions],
+    ) -> Dataset[Any]: ...
+    @overload
+    def map(
+        self,
+        map_func: Callable[..., Any],
+        num_parallel_calls: int | None = None,
+        deterministic: bool | None = None,
+        synchronous: bool | None = None,
+        *,
+        vectorized: bool,
+        rng: bool | Literal["torch"] = False,
+        **options: Unpack[MapOptions],
+    ) -> Dataset[Any]: ...
 
     def map(
         self,
@@ -183,6 +245,44 @@ class Transformations(Generic[T]):
         node = Map.of(self._plan, call, num_parallel_calls, ordered, executor, pure, vectorized, alone)
         return self._next(declared(node, call, keeps, shrinks))
 
+    @overload
+    def filter(
+        self: Transformations[Never],
+        predicate: Callable[..., Any],
+        num_parallel_calls: int | None = None,
+        deterministic: bool | None = None,
+        *,
+        pure: bool = False,
+    ) -> Dataset[Any]: ...
+    @overload
+    def filter(
+        self,
+        predicate: Callable[[T_co], Any],
+        num_parallel_calls: int | None = None,
+        deterministic: bool | None = None,
+        *,
+        pure: bool = False,
+    ) -> Dataset[T_co]: ...
+    @overload
+    def filter(
+        self: Transformations[tuple[*Parts]],
+        predicate: Callable[[*Parts], Any],
+        num_parallel_calls: int | None = None,
+        deterministic: bool | None = None,
+        *,
+        pure: bool = False,
+    ) -> Dataset[T_co]: ...
+    @overload
+    def filter(
+        self,
+        predicate: Callable[..., Any],
+        num_parallel_calls: int | None = None,
+        deterministic: bool | None = None,
+        *,
+        pure: bool = False,
+        reads: Field | tuple[Field, ...] | None,
+    ) -> Dataset[T_co]: ...
+
     def filter(
         self,
         predicate: Callable[..., Any],
@@ -191,7 +291,7 @@ class Transformations(Generic[T]):
         *,
         pure: bool = False,
         reads: Field | tuple[Field, ...] | None = None,
-    ) -> Dataset[T]:
+    ) -> Dataset[T_co]:
         """Keep the elements for which `predicate` is true. It is called or awaited as the function of `map` is.
 
         The predicate must not change its element: later steps may or may not see the change. Use `map` to
@@ -213,7 +313,9 @@ class Transformations(Generic[T]):
         call, ordered = Predicate(predicate, reads=fields), check_choice("filter", "deterministic", deterministic)
         return self._next(Filter.of(self._plan, call, num_parallel_calls, ordered, check_flag("filter", "pure", pure)))
 
-    def scan(self, initial_state: Any, scan_func: Callable[[Any, T], Any]) -> Dataset[Any]:
+    def scan(
+        self, initial_state: Any, scan_func: Callable[[Any, T_co], tuple[Any, U] | Awaitable[tuple[Any, U]]]
+    ) -> Dataset[U]:
         """Call `scan_func(state, element)`, which returns the next state and the new element.
 
         A coroutine function is awaited. A failed element, or one for which the function fails, does not change the
@@ -228,7 +330,7 @@ class Transformations(Generic[T]):
 
         return self._next(Scan.of(self._plan, scan_func, initial_state))
 
-    def distinct(self, key: Callable[..., Any] | None = None, max_keys: int | None = None) -> Dataset[T]:
+    def distinct(self, key: Callable[..., Any] | None = None, max_keys: int | None = None) -> Dataset[T_co]:
         """Keep the first element of each key: the result of `key(element)`, else the element itself.
 
         Keys are numbers, strings, bytes, arrays, `None`, and tuples and dicts of these. Equal values are the same key.
@@ -243,7 +345,7 @@ class Transformations(Generic[T]):
 
         return self._next(Distinct.of(self._plan, key, max_keys))
 
-    def enumerate(self, start: int = 0) -> Dataset[tuple[int, T]]:
+    def enumerate(self, start: int = 0) -> Dataset[tuple[int, T_co]]:
         """Pair each element with its number, counted from `start`.
 
         >>> import asyncdata as ad
@@ -253,6 +355,22 @@ class Transformations(Generic[T]):
         from asyncdata.transforms.enumerate import Enumerate
 
         return self._next(Enumerate(self._plan, check_integer("enumerate", "start", start)))
+
+    @overload
+    def flat_map(
+        self: Transformations[Never],
+        map_func: Callable[..., Dataset[U] | Awaitable[Dataset[U]]],
+    ) -> Dataset[U]: ...
+    @overload
+    def flat_map(
+        self,
+        map_func: Callable[[T_co], Dataset[U] | Awaitable[Dataset[U]]],
+    ) -> Dataset[U]: ...
+    @overload
+    def flat_map(
+        self: Transformations[tuple[*Parts]],
+        map_func: Callable[[*Parts], Dataset[U] | Awaitable[Dataset[U]]],
+    ) -> Dataset[U]: ...
 
     def flat_map(self, map_func: Callable[..., Any]) -> Dataset[Any]:
         """The elements of the dataset that `map_func` returns for each element, one dataset after the other.
@@ -264,6 +382,34 @@ class Transformations(Generic[T]):
         from asyncdata.transforms.flat_map import FlatMap
 
         return self._next(FlatMap(self._plan, inner_call("flat_map", map_func, self._plan)))
+
+    @overload
+    def interleave(
+        self: Transformations[Never],
+        map_func: Callable[..., Dataset[U] | Awaitable[Dataset[U]]],
+        cycle_length: int | None = None,
+        block_length: int | None = None,
+        num_parallel_calls: int | None = None,
+        deterministic: bool | None = None,
+    ) -> Dataset[U]: ...
+    @overload
+    def interleave(
+        self,
+        map_func: Callable[[T_co], Dataset[U] | Awaitable[Dataset[U]]],
+        cycle_length: int | None = None,
+        block_length: int | None = None,
+        num_parallel_calls: int | None = None,
+        deterministic: bool | None = None,
+    ) -> Dataset[U]: ...
+    @overload
+    def interleave(
+        self: Transformations[tuple[*Parts]],
+        map_func: Callable[[*Parts], Dataset[U] | Awaitable[Dataset[U]]],
+        cycle_length: int | None = None,
+        block_length: int | None = None,
+        num_parallel_calls: int | None = None,
+        deterministic: bool | None = None,
+    ) -> Dataset[U]: ...
 
     def interleave(
         self,
@@ -290,7 +436,7 @@ class Transformations(Generic[T]):
         ordered = check_choice("interleave", "deterministic", deterministic)
         return self._next(Interleave.of(self._plan, call, cycle_length, block_length, num_parallel_calls, ordered))
 
-    def concatenate(self, dataset: Dataset[Any]) -> Dataset[Any]:
+    def concatenate(self, dataset: Dataset[U]) -> Dataset[T_co | U]:
         """All elements of this dataset, then all of the other.
 
         >>> import asyncdata as ad
@@ -303,291 +449,9 @@ class Transformations(Generic[T]):
         check_structures("concatenate", {"the first": self._plan.signature, "the second": other.plan.signature})
         return self._next(Concatenate(self._plan, other.plan), self._options.merge(other.options()), other)
 
-    def batch(
-        self,
-        batch_size: int,
-        drop_remainder: bool = False,
-        num_parallel_calls: int | None = None,
-        deterministic: bool | None = None,
-        *,
-        within: float | None = None,
-    ) -> Dataset[Any]:
-        """Stack every `batch_size` consecutive elements into one, leaves along a new first axis.
-
-        Arrays and numbers become arrays of NumPy's dtype, anything else an object array. Integers and floats together
-        become float64. The last batch may be shorter; `drop_remainder` drops it. A failed element is raised before the
-        batch that it would have been in. Batches are stacked in order whatever `num_parallel_calls` and `deterministic`
-        say.
-
-        `within` is for sources whose next element may take long: a batch that is not full that many seconds after its
-        first element is given as it is. Elements and their order are the same; which batch an element is in depends on
-        time.
-
-        >>> import asyncdata as ad
-        >>> list(ad.Dataset.range(5).batch(2, drop_remainder=True))
-        [array([0, 1]), array([2, 3])]
-        """
-        check_parallel("batch", num_parallel_calls)
-        check_choice("batch", "deterministic", deterministic)
-        drop = check_flag("batch", "drop_remainder", drop_remainder)
-        size = check_count("batch", "batch_size", batch_size, 1)
-        if within is not None:
-            from asyncdata.transforms.batch_within import BatchWithin
-
-            return self._next(BatchWithin.of(self._plan, size, drop, within))
-        return self._next(Batch(self._plan, size, drop))
-
-    def padded_batch(
-        self, batch_size: int, padded_shapes: Any = None, padding_values: Any = None, drop_remainder: bool = False
-    ) -> Dataset[Any]:
-        """Stack every `batch_size` consecutive elements into one, arrays of different shapes padded at their ends.
-
-        `padded_shapes` has the structure of an element, with a shape for each leaf, or a size if the leaf has one axis.
-        A size of `None` is that of the largest leaf in the batch; this is also the default. A larger leaf is a
-        `StructureError` in the batch's place. `padding_values` is one value for all leaves, or a structure of values of
-        the leaves' dtypes. `None` is zero, False, or the empty string.
-
-        >>> import asyncdata as ad
-        >>> list(ad.Dataset.from_iterable([[1], [2, 3, 4], [5, 6]]).padded_batch(2, padding_values=-1))
-        [array([[ 1, -1, -1],
-               [ 2,  3,  4]]), array([[5, 6]])]
-        >>> list(ad.Dataset.from_iterable([[1], [2, 3]]).padded_batch(2, [4]))
-        [array([[1, 0, 0, 0],
-               [2, 3, 0, 0]])]
-        """
-        from asyncdata.transforms.padded_batch import PaddedBatch, Padding
-
-        size = check_count("padded_batch", "batch_size", batch_size, 1)
-        padding = Padding.of("padded_batch", padded_shapes, padding_values)
-        drop = check_flag("padded_batch", "drop_remainder", drop_remainder)
-        return self._next(PaddedBatch.of(self._plan, size, drop, padding))
-
-    def ragged_batch(
-        self, batch_size: int, drop_remainder: bool = False, row_splits_dtype: npt.DTypeLike = "int64"
-    ) -> Dataset[Any]:
-        """Collect every `batch_size` consecutive elements into one, arrays of different lengths as rows of a `Ragged`.
-
-        Arrays and lists become a `Ragged`, whether their lengths differ or not. Only their first sizes may differ.
-        Numbers, strings and other leaves without an axis are stacked as `batch` does.
-
-        >>> import asyncdata as ad
-        >>> list(ad.Dataset.from_iterable([[1], [2, 3, 4], []]).ragged_batch(2))
-        [Ragged([[1], [2, 3, 4]]), Ragged([[]])]
-        """
-        from asyncdata.transforms.ragged_batch import RaggedBatch
-
-        size = check_count("ragged_batch", "batch_size", batch_size, 1)
-        drop = check_flag("ragged_batch", "drop_remainder", drop_remainder)
-        return self._next(RaggedBatch.of(self._plan, size, drop, row_splits_dtype))
-
-    def unbatch(self) -> Dataset[Any]:
-        """Split each element along the first axis of its leaves; lists into their items.
-
-        A leaf without an axis, and leaves with different numbers of rows, are a `StructureError` in the element's
-        place, or a `PlanError` now if that is known already.
-
-        >>> import asyncdata as ad
-        >>> import numpy as np
-        >>> [int(x) for x in ad.Dataset.from_tensors(np.arange(3)).unbatch()]
-        [0, 1, 2]
-        >>> list(ad.Dataset.from_iterable(["one two", "three"]).map(str.split).unbatch())
-        ['one', 'two', 'three']
-        """
-        from asyncdata.transforms.unbatch import Unbatch
-
-        return self._next(Unbatch.of(self._plan))
-
-    def rebatch(self, batch_size: int | Sequence[int], drop_remainder: bool = False) -> Dataset[Any]:
-        """Cut the rows of batches into batches of `batch_size`: `unbatch().batch(batch_size)`.
-
-        With several sizes, batches have these sizes in turn.
-
-        Batches are writable. Rows are not copied if their batch was made by the step right before, or by the function
-        of a `map` that holds no reference to it. They must also be in one array, be at least an eighth of it, and have
-        more than 8 KB. Such a batch holds the entire array in memory; steps that hold elements for long, such as
-        `shuffle` and `cache`, copy it.
-
-        >>> import asyncdata as ad
-        >>> list(ad.Dataset.range(6).batch(2).rebatch(3))
-        [array([0, 1, 2]), array([3, 4, 5])]
-        >>> list(ad.Dataset.range(8).batch(4).rebatch([1, 2]))
-        [array([0]), array([1, 2]), array([3]), array([4, 5]), array([6]), array([7])]
-        """
-        from asyncdata.transforms.rebatch import Rebatch
-
-        drop = check_flag("rebatch", "drop_remainder", drop_remainder)
-        return self._next(Rebatch.of(self._plan, batch_size, drop))
-
-    def window(
-        self, size: int, shift: int | None = None, stride: int = 1, drop_remainder: bool = False
-    ) -> Dataset[Any]:
-        """Give every `size` elements as a dataset of their own; the next window starts `shift` elements later.
-
-        `shift` is `size` unless given; `stride` is the distance between members. The last windows may have fewer
-        members; `drop_remainder` drops them. If elements have parts (tuples, dicts), a window is a structure of
-        datasets, one for each part. A failed element is a member, and is raised where it is read.
-
-        >>> import asyncdata as ad
-        >>> list(ad.Dataset.range(5).window(3, shift=1, drop_remainder=True).flat_map(lambda window: window.batch(3)))
-        [array([0, 1, 2]), array([1, 2, 3]), array([2, 3, 4])]
-        >>> [list(window) for window in ad.Dataset.range(7).window(2, stride=3)]
-        [[0, 3], [2, 5], [4], [6]]
-        """
-        from asyncdata.transforms.window import Window
-
-        size = check_count("window", "size", size, 1)
-        step = size if shift is None else check_count("window", "shift", shift, 1)
-        stride = check_count("window", "stride", stride, 1)
-        drop = check_flag("window", "drop_remainder", drop_remainder)
-        return self._next(Window(self._plan, size, step, self._part, stride, drop))
-
-    def pack_sequences(
-        self,
-        length: int,
-        *,
-        strategy: Literal["first_fit", "concat_then_split"] = "first_fit",
-        open_rows: int | None = None,
-        overlong: Literal["error", "truncate", "split"] | None = None,
-        padding_values: Any = 0,
-    ) -> Dataset[dict[str, Any]]:
-        """Put sequences of tokens into rows of `length`, so that little of a batch is padding.
-
-        Elements are arrays with one dimension, or dicts of such arrays of one length. A row is a dict: for each feature
-        (`inputs` where elements have no names) its tokens, `<feature>_segment_ids`, which has for each token the number
-        of its sequence, counted from 1, and 0 for padding, and `<feature>_positions`, its place in that sequence (in
-        its part of it, if it was cut). `padding_values` is one value, or a dict with one for each feature.
-
-        - `first_fit`: an entire sequence goes into the oldest of `open_rows` rows (64 unless given) that has space for
-          it. If none has, the fullest row is given out. A sequence that is longer than a row is a `StructureError` in
-          its place, or is cut off with `overlong="truncate"`, or is divided over as many rows as it needs with
-          `"split"`.
-        - `concat_then_split`: sequences follow each other, and are cut where a row ends. Only the last row has padding.
-
-        >>> import asyncdata as ad
-        >>> sequences = ad.Dataset.from_iterable([[5, 6, 7], [1, 2], [3], [8, 9]])
-        >>> for row in sequences.pack_sequences(4):
-        ...     print(row["inputs"], row["inputs_segment_ids"], row["inputs_positions"])
-        [5 6 7 3] [1 1 1 2] [0 1 2 0]
-        [1 2 8 9] [1 1 2 2] [0 1 0 1]
-        >>> for row in sequences.pack_sequences(3, strategy="concat_then_split", padding_values=-1):
-        ...     print(row["inputs"], row["inputs_segment_ids"])
-        [5 6 7] [1 1 1]
-        [1 2 3] [1 1 2]
-        [ 8  9 -1] [1 1 0]
-        """
-        from asyncdata.transforms.pack_sequences import PackSequences
-
-        return self._next(PackSequences.of(self._plan, length, strategy, open_rows, overlong, padding_values))
-
-    def bucket_by_token_count(
-        self,
-        max_tokens: int,
-        length_func: Callable[..., int] | None = None,
-        buffer_size: int = 1000,
-        *,
-        overlong: Literal["error", "drop", "keep"] = "error",
-        padding_values: Any = None,
-    ) -> Dataset[Any]:
-        """Batch elements of about one length, as many as fit: a batch has at most `max_tokens` tokens with its padding.
-
-        `buffer_size` elements are read, sorted by `length_func` and given out, the shortest first; then the next are
-        read. Shuffle before it, and the batches after it. The length is `len`, of all parts of an element, unless
-        given. Elements are padded to the longest as by `padded_batch`, with `padding_values`. One that is longer than
-        `max_tokens` is a `StructureError` in its place, or is dropped, or becomes a batch of its own, as `overlong`
-        says.
-
-        >>> import asyncdata as ad
-        >>> sequences = ad.Dataset.from_iterable([[1, 2, 3, 4], [5], [6, 7], [8], [9, 10, 11]])
-        >>> for batch in sequences.bucket_by_token_count(8):
-        ...     print(batch.tolist())
-        [[5, 0], [8, 0], [6, 7]]
-        [[9, 10, 11, 0], [1, 2, 3, 4]]
-        """
-        from asyncdata.transforms.bucket_by_token_count import BucketByTokenCount
-
-        node = BucketByTokenCount.of(self._plan, max_tokens, length_func, buffer_size, overlong, padding_values)
-        return self._next(node)
-
-    def group_by_window(
-        self,
-        key_func: Callable[..., Any],
-        reduce_func: Callable[[Any, Dataset[T]], Any],
-        window_size: int | None = None,
-        window_size_func: Callable[[Any], int] | None = None,
-    ) -> Dataset[Any]:
-        """Put elements of the same key together: give the elements of `reduce_func(key, window)` for each window.
-
-        A window is a dataset of `window_size` elements of one key, or of as many as `window_size_func(key)` says.
-        Incomplete windows come at the end, in the order of their keys. A key is any hashable value. A failed element,
-        or one whose key function fails, is an error in its place and is in no window.
-
-        >>> import asyncdata as ad
-        >>> ds = ad.Dataset.range(7).group_by_window(lambda x: x % 2, lambda key, window: window.batch(3), 3)
-        >>> list(ds)
-        [array([0, 2, 4]), array([1, 3, 5]), array([6])]
-        """
-        from asyncdata.transforms.group_by_window import KeyWindows
-
-        plan = KeyWindows.of(self._plan, key_func, reduce_func, window_size, window_size_func, self._part)
-        return self._next(plan)
-
-    def bucket_by_sequence_length(
-        self,
-        element_length_func: Callable[..., Any],
-        bucket_boundaries: Sequence[int],
-        bucket_batch_sizes: Sequence[int],
-        padded_shapes: Any = None,
-        padding_values: Any = None,
-        pad_to_bucket_boundary: bool = False,
-        no_padding: bool = False,
-        drop_remainder: bool = False,
-    ) -> Dataset[Any]:
-        """Batch elements of about the same length, so that there is little padding.
-
-        Bucket i takes lengths below `bucket_boundaries[i]`, the last bucket all others. Its batches have
-        `bucket_batch_sizes[i]` elements, padded as by `padded_batch`. `pad_to_bucket_boundary` pads to one less than
-        the boundary where `padded_shapes` has `None` (without shapes: the first axis of each array); an element longer
-        than all boundaries is then an error in its place. `no_padding` stacks elements as they are.
-
-        >>> import asyncdata as ad
-        >>> words = ad.Dataset.from_iterable([[1], [1, 2, 3, 4], [5, 6], [5, 6, 7]])
-        >>> for batch in words.bucket_by_sequence_length(len, [3], [2, 2]):
-        ...     print(batch.tolist())
-        [[1, 0], [5, 6]]
-        [[1, 2, 3, 4], [5, 6, 7, 0]]
-        """
-        from asyncdata.transforms.group_by_window import Buckets
-        from asyncdata.transforms.padded_batch import Padding
-
-        method, bounds, sizes = "bucket_by_sequence_length", bucket_boundaries, bucket_batch_sizes
-        bounded = check_flag(method, "pad_to_bucket_boundary", pad_to_bucket_boundary)
-        plain = check_flag(method, "no_padding", no_padding)
-        drop = check_flag(method, "drop_remainder", drop_remainder)
-        padding = None if plain else Padding.of(method, padded_shapes, padding_values)
-        plan = Buckets.of(self._plan, element_length_func, bounds, sizes, padding, bounded, drop)
-        return self._next(plan)
-
-    def group_by_reducer(self, key_func: Callable[..., Any], reducer: Reducer) -> Dataset[Any]:
-        """Fold all elements of a key into one, and give one element for each key, in key order.
-
-        `key_func` returns an element's key, a number or another hashable value. The input is read to its end before the
-        first element comes; only the state of the `Reducer` is held for each key. A failed element is raised when it is
-        read, and does not change the state of its key.
-
-        >>> import asyncdata as ad
-        >>> mean = ad.Reducer(
-        ...     lambda key: (0, 0), lambda state, x: (state[0] + x, state[1] + 1), lambda total, count: total / count
-        ... )
-        >>> list(ad.Dataset.range(10).group_by_reducer(lambda x: x % 2, mean))
-        [4.0, 5.0]
-        """
-        from asyncdata.transforms.group_by_reducer import GroupByReducer
-
-        return self._next(GroupByReducer.of(self._plan, key_func, reducer))
-
     def shuffle(
         self, buffer_size: int | None = None, seed: int | None = None, reshuffle_each_iteration: bool | None = None
-    ) -> Dataset[T]:
+    ) -> Dataset[T_co]:
         """Give elements in random order, each chosen from a buffer of `buffer_size`; without one, from all of them.
 
         The same seed gives the same orders: another order each epoch, unless `reshuffle_each_iteration=False`.
@@ -614,7 +478,7 @@ class Transformations(Generic[T]):
         target_dist: Sequence[float],
         initial_dist: Sequence[float] | None = None,
         seed: int | None = None,
-    ) -> Dataset[tuple[int, T]]:
+    ) -> Dataset[tuple[int, T_co]]:
         """Change the proportions of classes, by dropping elements of classes that are too frequent.
 
         `class_func` returns the class of an element, a number from 0. Elements become pairs of class and element.
@@ -633,7 +497,7 @@ class Transformations(Generic[T]):
 
         return self._next(Resample.of(self._plan, class_func, target_dist, initial_dist, seed))
 
-    def repeat(self, count: int | None = None) -> Dataset[T]:
+    def repeat(self, count: int | None = None) -> Dataset[T_co]:
         """Run the dataset `count` times, forever if `None` or -1.
 
         >>> import asyncdata as ad
@@ -645,7 +509,7 @@ class Transformations(Generic[T]):
         times = -1 if count is None else check_count("repeat", "count", count, 0, (-1,))
         return self._next(Repeat(self._plan, times))
 
-    def take(self, count: int) -> Dataset[T]:
+    def take(self, count: int) -> Dataset[T_co]:
         """Give the first `count` elements, all if -1.
 
         >>> import asyncdata as ad
@@ -656,7 +520,23 @@ class Transformations(Generic[T]):
 
         return self._next(Take(self._plan, check_count("take", "count", count, 0, (-1,))))
 
-    def take_while(self, predicate: Callable[..., Any]) -> Dataset[T]:
+    @overload
+    def take_while(
+        self: Transformations[Never],
+        predicate: Callable[..., Any],
+    ) -> Dataset[Any]: ...
+    @overload
+    def take_while(
+        self,
+        predicate: Callable[[T_co], Any],
+    ) -> Dataset[T_co]: ...
+    @overload
+    def take_while(
+        self: Transformations[tuple[*Parts]],
+        predicate: Callable[[*Parts], Any],
+    ) -> Dataset[T_co]: ...
+
+    def take_while(self, predicate: Callable[..., Any]) -> Dataset[T_co]:
         """Give the elements before the first for which `predicate` is false.
 
         It is not called for the elements after that one. An element that failed, or for which it fails, is an error in
@@ -670,7 +550,7 @@ class Transformations(Generic[T]):
 
         return self._next(TakeWhile.of(self._plan, Predicate(predicate, "take_while")))
 
-    def unique(self) -> Dataset[T]:
+    def unique(self) -> Dataset[T_co]:
         """Give each element once, at its first occurrence: numbers, strings, arrays and structures of them.
 
         Two elements are the same if they are equal and, for arrays, of one dtype. All elements are stored in memory.
@@ -683,7 +563,7 @@ class Transformations(Generic[T]):
 
         return self._next(Unique(self._plan))
 
-    def skip(self, count: int) -> Dataset[T]:
+    def skip(self, count: int) -> Dataset[T_co]:
         """Leave out the first `count` elements, all if -1.
 
         >>> import asyncdata as ad
@@ -693,6 +573,34 @@ class Transformations(Generic[T]):
         from asyncdata.transforms.skip import Skip
 
         return self._next(Skip(self._plan, check_count("skip", "count", count, 0, (-1,))))
+
+    @overload
+    def shard(
+        self,
+        num_shards: int | None = None,
+        index: int | None = None,
+        *,
+        drop_remainder: bool = False,
+        pad_remainder: Literal[False] = False,
+    ) -> Dataset[T_co]: ...
+    @overload
+    def shard(
+        self,
+        num_shards: int | None = None,
+        index: int | None = None,
+        *,
+        drop_remainder: bool = False,
+        pad_remainder: Literal[True],
+    ) -> Dataset[tuple[T_co, bool]]: ...
+    @overload
+    def shard(
+        self,
+        num_shards: int | None = None,
+        index: int | None = None,
+        *,
+        drop_remainder: bool = False,
+        pad_remainder: bool,
+    ) -> Dataset[Any]: ...
 
     def shard(
         self,
@@ -736,7 +644,7 @@ class Transformations(Generic[T]):
         *,
         steps: int = 8,
         drop_remainder: bool = False,
-    ) -> Dataset[T]:
+    ) -> Dataset[T_co]:
         """Distribute elements of unequal cost to `ranks` processes, so that all batches of one step cost about the
         same.
 
@@ -770,7 +678,7 @@ class Transformations(Generic[T]):
         *,
         max_bytes: int | None = None,
         max_record_bytes: int = CACHED_RECORD_BYTES,
-    ) -> Dataset[T]:
+    ) -> Dataset[T_co]:
         """Store the elements of the first epoch for later ones, in memory or in a file; arrays become read-only.
 
         Put random augmentation and `shuffle` after it. If an epoch is left early, what it read stays cached, and the
@@ -815,7 +723,7 @@ class Transformations(Generic[T]):
         shard_func: Callable[..., Any] | None = None,
         *,
         max_record_bytes: int = CACHED_RECORD_BYTES,
-    ) -> Dataset[T]:
+    ) -> Dataset[T_co]:
         """Store the elements in a file in the folder `path`, one file for each pipeline: a `cache(filename)` that
         chooses its file name.
 
@@ -846,7 +754,7 @@ class Transformations(Generic[T]):
         max_errors: int | None = None,
         max_share: float | None = None,
         on_error: Callable[[Exception, Any], Any] | None = None,
-    ) -> Dataset[T]:
+    ) -> Dataset[T_co]:
         """Drop elements that failed, as many as `max_errors` and `max_share` allow; without them, all.
 
         An error beyond the budget is raised in its place, with a note that says what was dropped; so are all later
@@ -868,7 +776,7 @@ class Transformations(Generic[T]):
         logged, budget = check_flag("ignore_errors", "log_warning", log_warning), ErrorBudget.of(max_errors, max_share)
         return self._next(IgnoreErrors.of(self._plan, budget, logged, on_error))
 
-    def assert_cardinality(self, expected_cardinality: int) -> Dataset[T]:
+    def assert_cardinality(self, expected_cardinality: int) -> Dataset[T_co]:
         """State the number of elements, where the plan cannot know it; a `StageError` if there are more or fewer.
 
         The error comes after the last element if there are too few, and in the place of the first one too many. If the
@@ -896,7 +804,7 @@ class Transformations(Generic[T]):
 
         return self._next(PadToCardinality.of(self._plan, cardinality, mask_key))
 
-    def prefetch(self, buffer_size: int | None = None) -> Dataset[T]:
+    def prefetch(self, buffer_size: int | None = None) -> Dataset[T_co]:
         """Read up to `buffer_size` elements ahead while the consumer works; AUTOTUNE (or `None`) chooses the number.
 
         >>> import asyncdata as ad
@@ -932,7 +840,7 @@ class Transformations(Generic[T]):
         chosen = check_device(device, mode, static)
         return self._next(PrefetchToDevice.of(self._plan, chosen, buffer_size, mode, static))
 
-    def rate_limit(self, per_second: float, burst: int = 1) -> Dataset[T]:
+    def rate_limit(self, per_second: float, burst: int = 1) -> Dataset[T_co]:
         """Read at most `per_second` elements a second, evenly, or up to `burst` at once after a pause.
 
         Put it before the step that makes requests: a `map` after it makes one per element. The first `burst`
@@ -946,7 +854,7 @@ class Transformations(Generic[T]):
 
         return self._next(RateLimit.of(self._plan, per_second, burst))
 
-    def apply(self, transformation_func: Callable[[Dataset[T]], Dataset[U]]) -> Dataset[U]:
+    def apply(self, transformation_func: Callable[[Dataset[T_co]], Dataset[U]]) -> Dataset[U]:
         """Return `transformation_func(self)`, so that your own transformations fit in the chain.
 
         >>> import asyncdata as ad
@@ -957,11 +865,11 @@ class Transformations(Generic[T]):
             raise PlanError(f"apply needs a function, got {transformation_func!r:.80}")
         return dataset_for("apply", transformation_func(self._next(self._plan)))
 
-    def __or__(self, transformation_func: Callable[[Dataset[T]], Dataset[U]]) -> Dataset[U]:
+    def __or__(self, transformation_func: Callable[[Dataset[T_co]], Dataset[U]]) -> Dataset[U]:
         """Return `transformation_func(self)`, as `apply` does: `ds | augment | batches`."""
         return self.apply(transformation_func)
 
-    def with_options(self, options: Options) -> Dataset[T]:
+    def with_options(self, options: Options) -> Dataset[T_co]:
         """Return the dataset with `options` set; a later value wins.
 
         >>> import asyncdata as ad
@@ -981,98 +889,8 @@ class Transformations(Generic[T]):
         return self._options.fixed()
 
 
-PYTORCH: Final = {
-    "batch_size": ".batch(n)",
-    "collate_fn": ".batch(n).map(fn), or padded_batch and ragged_batch where lengths differ",
-    "drop_last": ".batch(n, drop_remainder=True)",
-    "num_workers": '.map(fn, num_parallel_calls=n, executor="process")',
-    "persistent_workers": "workers stay alive anyway: leave it out",
-    "pin_memory": '.prefetch_to_device("cuda") after batch',
-    "prefetch_factor": ".prefetch(n)",
-    "sampler": ".shuffle(), .repeat() or .rejection_resample(...)",
-    "worker_init_fn": "set up in the function that needs it: leave it out",
-}
-"""Arguments of PyTorch's DataLoader, and their equivalents."""
-
-
-def answering(method: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a method that names the equivalents of PyTorch's arguments in its errors."""
-    foreign = PYTORCH.keys() - signature_of(method).parameters.keys()
-
-    @wraps(method)
-    def call(*args: Any, **named: Any) -> Any:
-        for name in foreign.intersection(named):
-            raise TypeError(f"{method.__name__}() has no argument {name!r}; PyTorch's {name}= is {PYTORCH[name]}")
-        return method(*args, **named)
-
-    return call
-
-
-for method_name in ("batch", "map", "padded_batch", "prefetch", "repeat", "shuffle"):
+for method_name in ("map", "prefetch", "repeat", "shuffle"):
     setattr(Transformations, method_name, answering(getattr(Transformations, method_name)))
-
-
-def check_structures(method: str, signatures: Mapping[str, Any]) -> None:
-    """Raise `PlanError` if datasets are known to have elements of different structures or dtypes; keys name them."""
-    known = [(name, signature) for name, signature in signatures.items() if signature is not None]
-    for name, signature in known[1:]:
-        one, first = known[0]
-        if not same_structure(first, signature):
-            raise PlanError(
-                f"{method}: elements of {one} are {first}, of {name} {signature}; map one to the structure of the other"
-            )
-        theirs = dtypes_of(signature)
-        for where, dtype in dtypes_of(first).items():
-            if dtype != theirs[where]:
-                raise PlanError(
-                    f"{method}: {leaf(where)} of elements of {one} is {dtype}, of {name} {theirs[where]}; map one to "
-                    "the dtype of the other"
-                )
-
-
-def dtypes_of(signature: Any) -> dict[str, str]:
-    """Return the dtype of each leaf as text, by its path."""
-    found: dict[str, str] = {}
-
-    def note(spec: TensorSpec, where: str) -> None:
-        found[where] = f"{'a Ragged of ' if isinstance(spec, RaggedTensorSpec) else ''}{spec.dtype.name}"
-
-    map_leaves(note, signature)
-    return found
-
-
-def inner_call(method: str, fn: Callable[..., Any], plan: Node) -> Call:
-    """Return how a function that makes a dataset of an element is called."""
-    call = Call(method, fn).prompt()
-    check_arguments(call, plan)
-    return call
-
-
-def batched_for(fn: T, rng: bool, seed: int | None) -> T:
-    """Return a function of batches, or raise `PlanError` if it should have random numbers for each element."""
-    if rng or seed is not None:
-        raise PlanError("map(batch=) gives the function no generator: rng= and seed= are for functions of one element")
-    return fn
-
-
-def cached(
-    plan: Node, filename: str | PathLike[str], max_bytes: int | None, max_record_bytes: int
-) -> Cache | FileCache:
-    """Return the plan that caches elements in a file or in memory."""
-    from asyncdata.persistence.file_cache import FileCache
-    from asyncdata.storage import local_path
-    from asyncdata.transforms.cache import Cache, MemoryCache
-
-    check_count("cache", "max_record_bytes", max_record_bytes, 1)
-    if max_bytes is not None:
-        check_count("cache", "max_bytes", max_bytes, 0)
-        if filename:
-            raise PlanError("cache(max_bytes=) is for memory; the size of a file is limited by the disk")
-    if filename:
-        return FileCache.of(plan, local_path(filename), max_record_bytes)
-    if max_record_bytes != CACHED_RECORD_BYTES:
-        raise PlanError("cache(max_record_bytes=) is for a file; in memory, max_bytes= limits all elements together")
-    return Cache(plan, MemoryCache(max_bytes))
 
 
 def dataset_for(method: str, value: Any) -> Dataset[Any]:
@@ -1080,10 +898,3 @@ def dataset_for(method: str, value: Any) -> Dataset[Any]:
     if not isinstance(value, Transformations):
         raise PlanError(f"{method} needs a Dataset, got {type(value).__name__}: {value!r:.60}")
     return cast("Dataset[Any]", value)
-
-
-def options_for(value: Any) -> Options:
-    if not isinstance(value, Options):
-        raise PlanError(f"with_options needs an asyncdata.Options, got {value!r}")
-    check_rules(value)
-    return value

@@ -62,6 +62,8 @@ LAYERS = (
     ),
     ("checkpoint",),
     ("graph.epochs", "persistence"),
+    ("transformation_arguments",),
+    ("grouping",),
     ("transformations",),
     ("recorder.log",),
     ("iterator",),
@@ -82,7 +84,8 @@ USERS = ("testing", "demo", "__main__")  # these alone may `import asyncdata` as
 
 # What may be imported from above for its types alone, and why.
 TYPES_FROM_ABOVE = {
-    ("asyncdata.transformations", "asyncdata.dataset"): "each transformation gives a dataset, which has them all",
+    ("asyncdata.grouping", "asyncdata.dataset"): "each transformation gives a dataset, which has them all",
+    ("asyncdata.transformations", "asyncdata.dataset"): "likewise",
     ("asyncdata.integrations.loader", "asyncdata.dataset"): "a loader is made of a dataset, by a method of it",
     ("asyncdata.integrations.keras", "asyncdata.dataset"): "likewise",
     ("asyncdata.integrations.torch_dataset", "asyncdata.dataset"): "likewise",
@@ -96,9 +99,11 @@ LATE = {
     "asyncdata.dataset_arguments": "likewise",
     "asyncdata.engines.stall_report": "statistics, which most programs do not ask for",
     "asyncdata.executors.autotuned_workers": "worker processes",
+    "asyncdata.grouping": "each method imports what it alone needs",
     "asyncdata.graph.optimizer": "clusters, and steps that a rule makes",
     "asyncdata.iterator": "devices, a process of its own, statistics and the dashboard",
     "asyncdata.sources.file_list_digest": "files, whose names a state holds",
+    "asyncdata.transformation_arguments": "likewise",
     "asyncdata.transformations": "each method imports what it alone needs",
     "asyncdata.transforms.function_node": "worker processes",
     "asyncdata.transforms.map": "worker processes",

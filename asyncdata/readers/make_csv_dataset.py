@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -158,8 +158,8 @@ def inferred_defaults(
 ) -> list[Any]:
     """Return 0 or an empty string for each column, of the first dtype that fits the column's first values."""
     table = table_of([""] * width, na_value, None, None)
-    names: Dataset[str] = Dataset(Items(files))
-    records = list(names.flat_map(partial(open_one, table=table)).take(-1 if rows is None else rows))
+    records_of = cast("Callable[..., Dataset[Any]]", partial(open_one, table=table))
+    records = list(Dataset[Any](Items(files)).flat_map(records_of).take(-1 if rows is None else rows))
     columns = [[record[place] for record in records if record[place]] for place in chosen]
     return [np.zeros(1, dtype) if (dtype := inferred(fields)) != "object" else "" for fields in columns]
 

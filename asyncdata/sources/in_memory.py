@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from asyncdata.elements.columns import ColumnBatch
+from asyncdata.elements.element_types import T_co
 from asyncdata.elements.isolation import isolate, isolated, read_only
 from asyncdata.elements.spec import TensorSpec
 from asyncdata.elements.structure import (
@@ -51,14 +52,14 @@ SMALL: Final = 4096
 INT64: Final = (1 << 63) - 1
 
 
-class Source(Protocol):
+class Source(Protocol[T_co]):
     """Elements by number: a list, a NumPy memory map, a PyTorch map-style dataset, your own reader."""
 
     def __len__(self) -> int:
         """Return how many elements there are."""
         ...
 
-    def __getitem__(self, index: Any, /) -> Any:
+    def __getitem__(self, index: Any, /) -> T_co:
         """Return element `index`."""
         ...
 
@@ -71,7 +72,7 @@ class Getter(Call):
 
     __slots__ = ("get_batch", "holds", "many_at_once", "source")
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: Source[Any]) -> None:
         super().__init__("from_source", source.__getitem__, spread=False)
         self.source = source
         self.get_batch = getattr(source, "get_batch", None) or getattr(source, "__getitems__", None)

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import asyncdata as ad
+from asyncdata.grouping import Grouping
 from asyncdata.transformations import Transformations
 from tests.marks import first_by_default
 from tests.reference import Failed
@@ -67,5 +68,5 @@ def test_every_transformation_of_tensorflow_has_cases() -> None:
         "snapshot",
         "prefetch_to_device",
     }
-    names = {name for name in vars(Transformations) if not name.startswith("_")} - own - {"options"}
+    names = {name for name in (*vars(Grouping), *vars(Transformations)) if not name.startswith("_")} - own - {"options"}
     assert {name for name in names if not any(f"{name}(" in case.code for case in CASES)} == set()

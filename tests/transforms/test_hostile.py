@@ -11,6 +11,7 @@ import pytest
 
 import asyncdata as ad
 from asyncdata.devices.simulated import Accelerator
+from asyncdata.grouping import Grouping
 from asyncdata.transformations import Transformations
 
 METHODS = """
@@ -153,7 +154,7 @@ EXEMPT = {"options", "snapshot"}
 
 
 def test_every_transformation_is_in_the_table() -> None:
-    names = {name for name in vars(Transformations) if not name.startswith("_")}
+    names = {name for name in (*vars(Grouping), *vars(Transformations)) if not name.startswith("_")}
     assert names - EXEMPT <= set(TABLE), "add it to the table"
 
 
