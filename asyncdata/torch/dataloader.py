@@ -12,7 +12,7 @@ from asyncdata.observe.bottleneck import Bottleneck
 from asyncdata.observe.statistics import Statistics
 from asyncdata.torch.epoch import VERSION, Epoch, InlineEpoch, WorkerEpoch, position_from_json, state_before_first
 from asyncdata.torch.epoch_meter import EpochMeter
-from asyncdata.torch.index_batches import is_within
+from asyncdata.torch.index_batches import BatchSampler, is_within
 from asyncdata.torch.internals import Base, base_fields, check_supported, pinned, pins
 from asyncdata.torch.sampler_attributes import SamplerAttributes
 from asyncdata.torch.worker_process import LoaderWorker, workers_of
@@ -78,6 +78,8 @@ class DataLoader(Base, Generic[T]):
             pin_memory_device=pin_memory_device,
             in_order=in_order,
         )
+        if batch_sampler is None and self.batch_sampler is not None:
+            self.__dict__["batch_sampler"] = BatchSampler(self.sampler, self.batch_size, self.drop_last)
         if device is not None and kind_of(device) == "jax":
             raise TypeError(
                 f"device= must be PyTorch's, got {device!r:.80}; Dataset.loader(device=) takes those of JAX"

@@ -4,17 +4,56 @@ from __future__ import annotations
 
 import marshal
 from collections.abc import Iterator, Mapping
+from inspect import currentframe
+from types import FrameType
 from typing import Any
 from zlib import crc32
 
 from asyncdata.errors import ResumeError
 from asyncdata.runtime.state_values import from_json_value, to_json_value
 from asyncdata.torch.generators import generators_of, restore, snapshot
-from asyncdata.torch.internals import torch
+from asyncdata.torch.internals import BaseSampler, torch
 from asyncdata.torch.sampler_attributes import SamplerAttributes
 from asyncdata.torch.worker_run import is_stateful
 
-__all__ = ("IndexBatches", "is_within", "unread")
+__all__ = ("BatchSampler", "IndexBatches", "is_within", "unread")
+
+
+class BatchSampler(BaseSampler):
+    """PyTorch's, which refuses what would resume with other batches.
+
+    Hugging Face's Trainer, and `skip_first_batches` of accelerate, which it calls, leave out as many batches as were
+    given in the epoch. If the sampler draws its order, it must have drawn those of the earlier epochs, too.
+    """
+
+    __slots__ = ("begun", "epoch")  # no attributes that a state would hold
+
+    def __init__(self, sampler: Any, batch_size: int, drop_last: bool) -> None:
+        BaseSampler.__init__(self, sampler, batch_size, drop_last)
+        self.epoch, self.begun = 0, False
+
+    def set_epoch(self, epoch: int) -> None:
+        """Set the number of the next epoch, also of the sampler if it has a number."""
+        self.epoch = epoch
+        if hasattr(self.sampler, "set_epoch"):
+            self.sampler.set_epoch(epoch)
+
+    def __iter__(self) -> Iterator[Any]:
+        draws = hasattr(self.sampler, "generator") and not hasattr(self.sampler, "set_epoch")
+        if self.epoch and not self.begun and draws and leaves_out_batches(currentframe()):
+            raise ResumeError(
+                f"epoch {self.epoch} cannot be resumed by leaving out its first batches: {type(self.sampler).__name__} "
+                "draws another order in a new process. Return accelerator.prepare(loader) from get_train_dataloader, "
+                "or load a state of the loader"
+            )
+        self.begun = True
+        return BaseSampler.__iter__(self)
+
+
+def leaves_out_batches(frame: FrameType | None) -> bool:
+    """Return whether the caller is accelerate's sampler that leaves out batches."""
+    caller = None if frame is None or frame.f_back is None else frame.f_back.f_locals.get("self")
+    return getattr(caller, "skip_batches", 0) > 0
 
 
 class IndexBatches:

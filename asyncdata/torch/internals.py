@@ -11,6 +11,7 @@ from asyncdata.runtime.optional_packages import require
 
 __all__ = (
     "Base",
+    "BaseSampler",
     "base_fields",
     "check_supported",
     "is_iterable",
@@ -33,6 +34,8 @@ Kinds: Final[Any] = getattr(loader_module, "_DatasetKind")  # noqa: B009
 
 Base: Any = loader_module.DataLoader
 """PyTorch's DataLoader, which checks the arguments and makes the samplers."""
+
+BaseSampler: Any = torch.utils.data.BatchSampler
 
 
 def base_fields(loader: Any) -> tuple[int, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader as TorchLoader
 
+from asyncdata import ResumeError
 from asyncdata.torch import DataLoader
 from tests.torch.datasets import Numbers, seed
 
@@ -66,7 +68,7 @@ class Stopped(Exception):
     """A training run that ends in the middle, as if it had been killed."""
 
 
-def hugging_face_batches(kind: Any, folder: Path, found: list[list[int]], stop: int) -> Any:
+def hugging_face_batches(kind: Any, folder: Path, found: list[list[int]], stop: int, prepare: bool = True) -> Any:
     """Return a Trainer whose loader is of a kind; it saves after `stop` steps, and is killed then."""
     transformers = pytest.importorskip("transformers")
 
@@ -81,7 +83,8 @@ def hugging_face_batches(kind: Any, folder: Path, found: list[list[int]], stop: 
 
     class Trainer(transformers.Trainer):
         def get_train_dataloader(self) -> Any:
-            return self.accelerator.prepare(kind(Numbers(), 2, shuffle=True, collate_fn=collate))
+            loader = kind(Numbers(), 2, shuffle=True, collate_fn=collate)
+            return self.accelerator.prepare(loader) if prepare else loader
 
     class Stop(transformers.TrainerCallback):
         def on_save(self, *_: Any, **__: Any) -> None:
@@ -109,6 +112,20 @@ def test_hugging_face_gives_the_batches_that_it_gives_with_pytorchs_own_and_resu
             hugging_face_batches(DataLoader, folder, found, stop).train()
         hugging_face_batches(DataLoader, folder, found, 0).train(resume_from_checkpoint=True)
         assert found == whole, stop
+
+
+def test_hugging_face_does_not_resume_a_loader_that_is_not_prepared_with_other_batches(tmp_path: Path) -> None:
+    whole: list[list[int]] = []
+    hugging_face_batches(DataLoader, tmp_path / "whole", whole, 0, prepare=False).train()
+    for stop, words in ((2, None), (8, "epoch 1 cannot be resumed .* RandomSampler draws .*accelerator.prepare")):
+        found: list[list[int]] = []
+        folder = tmp_path / str(stop)
+        with pytest.raises(Stopped):
+            hugging_face_batches(DataLoader, folder, found, stop, prepare=False).train()
+        again = hugging_face_batches(DataLoader, folder, found, 0, prepare=False)
+        with nullcontext() if words is None else pytest.raises(ResumeError, match=words):
+            again.train(resume_from_checkpoint=True)
+        assert found == (whole if words is None else whole[:stop])
 
 
 def test_accelerate_resumes_at_the_batch_with_the_state_of_a_loader_that_is_not_prepared(tmp_path: Path) -> None:
