@@ -1014,6 +1014,33 @@ class Dataset(Transformations[T_co]):
         place = self._begin(epoch) if state is None else self._resume(state_without_epoch(state, epoch), strictly)
         return DatasetIterator(self._planner, place, self._resume)
 
+    def state_before(
+        self, step: int, *, epoch: int | None = None, record: str | PathLike[str] | None = None
+    ) -> dict[str, Any]:
+        """Return the state before a step of a recorded run: the next element that it gives is number `step`, from 0.
+
+        The log is `record`, or that of `Options(record=)`, each as given there: of a dataset of one share it is that
+        share's. If several runs came to the step, it is the state of the last one; `epoch` is needed if that is in
+        several epochs. The elements since the last state in the log are made again, or skipped without reading them,
+        as `DatasetIterator.skip` does. Records that `exclude` leaves out now were not left out then: the state is that
+        of the run as it was.
+
+        `DataLossError` if the log has no such step. `ResumeError` if it was written by another pipeline, if the data
+        has changed, and, where the order was not fixed (`deterministic=False`), between two states.
+
+        >>> import pathlib, tempfile
+        >>> import asyncdata as ad
+        >>> log = pathlib.Path(tempfile.mkdtemp(), "run.jsonl")
+        >>> ds = ad.Dataset.range(8).shuffle(8, seed=1).batch(2).with_options(ad.Options(record=log))
+        >>> [batch.tolist() for batch in ds]
+        [[1, 4], [0, 3], [6, 7], [5, 2]]
+        >>> [batch.tolist() for batch in ds.iterate(state=ds.state_before(2))]
+        [[6, 7], [5, 2]]
+        """
+        from asyncdata.recorder.earlier_states import state_before
+
+        return state_before(self._plan, self._options, record, check_count("state_before", "step", step, 0), epoch)
+
     def replay(self, origins: Iterable[Mapping[str, Any]]) -> Replay[T_co]:
         """Return exactly the elements with these origins, in this order: those of any steps, epochs and ranks.
 

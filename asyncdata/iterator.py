@@ -46,6 +46,7 @@ __all__ = (
     "ExclusiveUse",
     "Reader",
     "ended_by",
+    "further",
     "next_block",
     "next_within",
     "ready_elements",
@@ -146,22 +147,23 @@ class Reader:
         held = self.held
         self.record(held, "state")
         given = 0 if held.piece is None else len(held.piece) - held.left - (0 if self.exhausted else back)
+        return state_of(self.header, held.delivered + given, self.position(held, given))
+
+    def position(self, held: Held, given: int) -> Position:
+        """Return the position after so many elements of a piece were given."""
         if self.exhausted and not self.place.plan.may_grow:
-            position: Position = END
-        elif held.piece is None:
-            position = self.first.position_with_skip()
-        else:
-            position = held.piece.tickets.at(given)
-        return state_of(self.header, held.delivered + given, position)
+            return END
+        return self.first.position_with_skip() if held.piece is None else held.piece.tickets.at(given)
 
     def record(self, held: Held, why: Occasion | None = None) -> None:
         """Note what was delivered of a piece in the log, if there is one, and write it if there is a reason to."""
         log = self.log
         if log is not None:
+            given = 0 if held.piece is None else len(held.piece) - held.left
             if held.piece is not None:
-                log.note(held.delivered, held.piece.tickets, len(held.piece) - held.left, held.piece.failed)
+                log.note(held.delivered, held.piece.tickets, given, held.piece.failed)
             if why is not None or log.is_long():
-                log.write(lambda: self.header, why or "more")
+                log.write(lambda: self.header, why or "more", lambda: self.position(held, given))
 
     def origin(self) -> dict[str, Any]:
         """Return where the consumer's latest element came from."""

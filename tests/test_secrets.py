@@ -182,6 +182,7 @@ METHODS: dict[str, dict[str, Any]] = {
     "shuffle": {"buffer_size": 3, "seed": 1},
     "skip": {"count": 1},
     "snapshot": {"path": "snapshot"},
+    "state_before": {"step": 0, "record": "missing.jsonl"},
     "take": {"count": 2},
     "take_while": {"predicate": bool},
     "tee": {"n": 1},

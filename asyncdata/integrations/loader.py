@@ -241,6 +241,24 @@ class Loader(Closable, Generic[T]):
             batches = self.dataset.iterate()
         self._begin(batches, resumed=True)
 
+    def state_before(self, step: int, *, epoch: int | None = None) -> dict[str, Any]:
+        """Return the state before a step of an epoch, from the log of `Options(record=)`: see `Dataset.state_before`.
+
+        Load it to go back there. It is that of this process alone.
+
+        >>> import pathlib, tempfile
+        >>> import asyncdata as ad
+        >>> from asyncdata.integrations.loader import Loader
+        >>> log = pathlib.Path(tempfile.mkdtemp(), "run.jsonl")
+        >>> loader = Loader(ad.Dataset.range(8).batch(2).with_options(ad.Options(record=log)))
+        >>> for batch in loader:
+        ...     pass
+        >>> loader.load_state_dict(loader.state_before(2))
+        >>> [batch.tolist() for batch in loader]
+        [[4, 5], [6, 7]]
+        """
+        return self.dataset.state_before(step, epoch=epoch)
+
     def skip(self, count: int) -> None:
         """Leave out the next `count` batches of the current epoch: see `DatasetIterator.skip`; the state counts them.
 

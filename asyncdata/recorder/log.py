@@ -2,9 +2,10 @@
 
 A log is text, one JSON value a line. Each run, from its start or from a state, begins with a dict: what all its states
 share, how many elements had been delivered before (`begin`) and the time. A list follows for each element: its number
-in the epoch, its ticket as in an origin, or `null` if that is not known, and a third item, 1, if it failed. All that is
-written at once ends with a dict that says why (`state`, `end`, `left`, `more`), after how many elements, and has a hash
-of the run up to there: so a damaged file, or one that two runs wrote at once, is seen.
+in the epoch, its ticket as in an origin, or `null` if that is not known, and a third item, 1, if it failed. A dict says
+where the run continues after so many elements (`at`, `position`), as in a state. All that is written at once ends with
+a dict that says why (`state`, `end`, `left`, `more`), after how many elements, and has a hash of the run up to there:
+so a damaged file, or one that two runs wrote at once, is seen.
 """
 
 from __future__ import annotations
@@ -21,12 +22,15 @@ from typing import Any, Final, Literal, TypeAlias
 from asyncdata.checkpoint import ResumePoint, shares_of
 from asyncdata.errors import ResumeError, StageError
 from asyncdata.graph.exclusion import left_in
-from asyncdata.runtime.tickets import Tickets
+from asyncdata.runtime.tickets import Position, Tickets
 from asyncdata.storage import local_path
 
-__all__ = ("FORMAT", "Occasion", "RunLog", "chained", "log_path")
+__all__ = ("FORMAT", "HEAD", "Occasion", "RunLog", "chained", "log_path")
 
 FORMAT: Final = 1
+
+HEAD: Final = ("log", "each", "begin", "time")
+"""What the beginning of a run has besides what all its states share."""
 
 MANY: Final = 1 << 12
 """So many elements are written at once if no state is asked for."""
@@ -44,10 +48,13 @@ class RunLog:
     def __init__(self, path: str | os.PathLike[str], place: ResumePoint) -> None:
         self.path = log_path(Path(local_path(path, "a log of a run")), shares_of(place.plan))
         self.begin = self.noted = place.delivered
+        self.first = place.start.position_with_skip()
         self.left_in = left_in(place.plan)
         self.each = place.each
         self.pending: dict[int, str] = {}
         self.chain = b""
+        self.bytes_since = 0
+        """How much was written since the last position."""
         self.last: tuple[int, Occasion] | None = None
         self.lock = RLock()
 
@@ -76,18 +83,31 @@ class RunLog:
         """Return whether so much has come that it must be written."""
         return len(self.pending) >= MANY
 
-    def write(self, header: Callable[[], Mapping[str, Any]], why: Occasion) -> None:
-        """Append what is noted to the file, unless nothing has come since."""
+    def write(
+        self, header: Callable[[], Mapping[str, Any]], why: Occasion, position: Callable[[], Position] | None = None
+    ) -> None:
+        """Append what is noted to the file, unless nothing has come since; with a state, also where it continues."""
         with self.lock:
             now = (self.noted, why)
             if not self.pending and (self.last is not None or why != "end") and (why != "end" or self.last == now):
                 return
-            lines = [] if self.chain else [text_of(self.head(header()))]
+            lines = [] if self.chain else [text_of(self.head(header())), *at(self.begin, lambda: self.first)]
             lines += self.pending.values()
+            if why == "state" and position is not None:
+                lines += self.where(position, sum(map(len, lines)), "unordered" in header())
             body = "".join([f"{line}\n" for line in lines]).encode()
             chain = chained(self.chain, body, why, self.noted)
             append(self.path, body + f"{text_of({why: self.noted, 'sum': chain.hex()})}\n".encode(), not self.chain)
             self.chain, self.pending, self.last = chain, {}, now
+
+    def where(self, position: Callable[[], Position], new: int, unordered: bool) -> list[str]:
+        """Return the line of a position, where it may be needed and does not make the log more than twice as long."""
+        self.bytes_since += new
+        lines = at(self.noted, position)
+        if sum(map(len, lines)) > self.bytes_since and not unordered:
+            return []
+        self.bytes_since = 0
+        return lines
 
     def head(self, header: Mapping[str, Any]) -> dict[str, Any]:
         """Return what a run begins with."""
@@ -110,6 +130,14 @@ def encoded(tickets: Tickets | None, start: int, stop: int) -> list[Any]:
         return tickets.encoded(start, stop)
     except (StageError, ResumeError):
         return [None] * (stop - start)
+
+
+def at(count: int, position: Callable[[], Position]) -> list[str]:
+    """Return the line that says where a run continues after so many elements; none if a step cannot say it in JSON."""
+    try:
+        return [text_of({"at": count, "position": position()})]
+    except (StageError, ResumeError, TypeError, ValueError):
+        return []
 
 
 def text_of(value: Any) -> str:

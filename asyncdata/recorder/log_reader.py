@@ -9,12 +9,15 @@ from glob import glob, has_magic
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
+from asyncdata.checkpoint import shares_of
 from asyncdata.errors import DataLossError, PlanError
-from asyncdata.recorder.log import FORMAT, chained
+from asyncdata.graph.node import Node
+from asyncdata.recorder.log import FORMAT, chained, log_path
 from asyncdata.runtime.json_text import parse_json
+from asyncdata.runtime.tickets import Position
 from asyncdata.storage import local_path
 
-__all__ = ("Logs", "Run", "Step", "paths_of", "rank_words", "read_logs", "step_origin")
+__all__ = ("Logs", "Run", "Step", "logs_of", "paths_of", "rank_words", "read_logs", "step_origin")
 
 
 class Step(NamedTuple):
@@ -34,6 +37,10 @@ class Run:
     header: Mapping[str, Any]
     steps: dict[int, Step] = field(default_factory=dict[int, Step])
     """Each element, by its number in the epoch; only what was written completely."""
+    positions: dict[int, Position] = field(default_factory=dict[int, Position])
+    """Where it continues after so many elements: at its beginning, and at states."""
+    stop: int = 0
+    """How many elements of the epoch had been delivered at the end of what was written."""
     ended: int | None = None
     """How many elements the epoch had, if the run came to its end."""
 
@@ -86,6 +93,11 @@ class Logs:
     """What was cut off by a crash: such lines do not count, and are missed where they do."""
 
 
+def logs_of(record: str | os.PathLike[str], plan: Node) -> Logs:
+    """Return what the log of the share that a plan reads has."""
+    return read_logs([str(log_path(Path(local_path(record, "a log of a run")), shares_of(plan)))])
+
+
 def read_logs(paths: Sequence[str]) -> Logs:
     """Return what some logs have."""
     logs = Logs()
@@ -107,6 +119,7 @@ class LogReader:
         self.header: Mapping[str, Any] | None = None
         self.body: list[bytes] = []
         self.chunk: dict[int, Step] = {}
+        self.positions: dict[int, Position] = {}
         self.chain = b""
         self.odd = ""
 
@@ -118,7 +131,7 @@ class LogReader:
                 value = parsed(line)
                 if isinstance(value, dict) and "log" in value:
                     self.cut_off(number)
-                    self.body, self.chunk, self.odd = [line], {}, ""
+                    self.body, self.chunk, self.positions, self.odd = [line], {}, {}, ""
                     self.run, self.header, self.chain = None, cast("dict[str, Any]", value), b""
                 elif isinstance(value, dict) and "sum" in value:
                     new = self.seal(cast("dict[str, Any]", value), number)
@@ -129,8 +142,11 @@ class LogReader:
         self.cut_off(number)
 
     def add(self, line: bytes, value: Any, number: int) -> None:
-        """Take the line of one element."""
+        """Take the line of one element, or of a position."""
         self.body.append(line)
+        if isinstance(value, dict) and type(count := cast("dict[str, Any]", value).get("at")) is int:
+            self.positions[count] = value.get("position")
+            return
         parts = cast("list[Any]", value) if isinstance(value, list) else []
         if type(parts[0] if parts else None) is int and parts[2:] in ([], [1]) and len(parts) > 1:
             self.chunk[parts[0]] = Step(parts[1], bool(parts[2:]))
@@ -152,9 +168,11 @@ class LogReader:
             self.run = None if self.refused(header) else Run(self.path, header)
         if right and self.run is not None:
             self.run.steps.update(self.chunk)
+            self.run.positions.update(self.positions)
+            self.run.stop = count
             self.run.ended = count if why == "end" else None
         self.chain = bytes.fromhex(marker["sum"]) if is_hash(marker["sum"]) else b""
-        self.body, self.chunk, self.odd = [], {}, ""
+        self.body, self.chunk, self.positions, self.odd = [], {}, {}, ""
         return self.run if right and header is not None else None
 
     def refused(self, header: Mapping[str, Any]) -> bool:

@@ -55,11 +55,11 @@ Leg: TypeAlias = tuple[int, int]
 """How many elements a run reads before its last state, and how many after it."""
 
 
-def legs_of(ds: Callable[[], ad.Dataset[Any]], legs: list[Leg]) -> None:
+def legs_of(ds: Callable[[], ad.Dataset[Any]], legs: list[Leg], epoch: int | None = None) -> None:
     """Read to the end in several runs, each of which loses some elements after its last state."""
     state = None
     for kept, lost in [*legs, (MOST, 0)]:
-        with ds().iterate(state=state) as elements:
+        with ds().iterate(state=state, epoch=epoch if state is None else None) as elements:
             taken(elements, kept)
             state = json.loads(json.dumps(elements.state_dict()))
             taken(elements, lost)
@@ -72,6 +72,36 @@ def shares(pipe: Pipeline, ranks: int, log: Path) -> list[Callable[[], ad.Datase
         lambda index=index: pipe.build().shard(ranks, index).with_options(options)  # type: ignore[misc]
         for index in range(ranks)
     ]
+
+
+def alone(pipe: Pipeline, folder: str) -> Callable[[], ad.Dataset[Any]]:
+    return lambda: pipe.build().with_options(ad.Options(record=f"{folder}/run.jsonl"))
+
+
+LEGS = st.lists(st.tuples(st.integers(0, 9), st.integers(0, 5)), max_size=2)
+
+
+@settings(max_examples=settings().max_examples // 2)
+@given(
+    pipe=pipelines().filter(lambda pipe: pipe.ordered and pipe.build().plan.in_order),
+    legs=st.lists(LEGS, min_size=1, max_size=2),
+    ranks=st.integers(1, 2),
+    data=st.data(),
+)
+def test_from_the_state_before_any_step_of_a_log_the_rest_comes(
+    pipe: Pipeline, legs: list[list[Leg]], ranks: int, data: st.DataObject
+) -> None:
+    ranks = 1 if pipe.build().plan.shared else ranks
+    with tempfile.TemporaryDirectory() as folder:
+        for ds in shares(pipe, ranks, Path(folder) / "run.jsonl") if ranks > 1 else [alone(pipe, folder)]:
+            epoch = data.draw(st.integers(0, len(legs) - 1))
+            with ds().iterate(epoch=epoch) as elements:
+                whole = read(elements)
+            for number, some in enumerate(legs):
+                legs_of(ds, some, number)
+            step = data.draw(st.integers(0, len(whole)))
+            with ds().iterate(state=json.loads(json.dumps(ds().state_before(step, epoch=epoch)))) as elements:
+                assert read(elements) == whole[step:]
 
 
 def audited(ds: ad.Dataset[Any], folder: str) -> Audit:
@@ -98,7 +128,7 @@ def audits(pipe: Pipeline) -> bool:
 @settings(max_examples=settings().max_examples // 2)
 @given(
     pipe=pipelines().filter(audits),
-    legs=st.lists(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 5)), max_size=2), min_size=1, max_size=3),
+    legs=st.lists(LEGS, min_size=1, max_size=3),
     data=st.data(),
 )
 def test_logs_of_all_ranks_and_restarts_are_the_data_once_and_what_is_wrong_is_found(
