@@ -30,6 +30,8 @@ PLACEMENTS: Final = ("thread", "current", "process")
 
 WARN_AFTER: Final = 60.0
 
+LOG_SCHEMES: Final = ("file", "s3", "s3a", "gs", "az", "azure", "abfs", "abfss", "adl")
+
 FLAGS: Final = ("autotune", "deterministic", "optimize", "reorder")
 
 
@@ -99,9 +101,10 @@ class Options(Fixable):
     blocks the loop is logged a second later. A pipeline in a process of its own logs there."""
 
     record: str | PathLike[str] | None = None
-    """The file of this machine to which each iteration appends where its elements came from, for `asyncdata audit` and
+    """The file to which each iteration appends where its elements came from, for `asyncdata audit` and
     `asyncdata replay`; of several shares each has its own, `run-1-of-4.jsonl` for `"run.jsonl"`. It is written when a
-    state is taken, and at the end: see docs/recorder.md. Set it on the dataset that training iterates."""
+    state is taken, and at the end. In an object store (`"s3://bucket/run.jsonl"`) each time an object is written. See
+    docs/recorder.md. Set it on the dataset that training iterates."""
 
     dashboard: bool | str | None = None
     """Whether a page shows each iteration live, at http://127.0.0.1:8484 or, if that port is in use, at a free one; the
@@ -149,12 +152,12 @@ class Options(Fixable):
         return partial(Options, **self.given()), ()
 
 
-def may_be_local(path: object) -> bool:
-    """Return whether a value may be the path of a file of this machine."""
+def may_be_log(path: object) -> bool:
+    """Return whether a value may be the path or URL of a log."""
     if not isinstance(path, (str, PathLike)):
         return False
-    name = str(os.fspath(cast("str", path)))
-    return "://" not in name or name.startswith("file:")
+    scheme, found, _ = str(os.fspath(cast("str", path))).partition("://")
+    return not found or scheme.lower() in LOG_SCHEMES
 
 
 def check_option(name: str, value: Any) -> None:
@@ -171,9 +174,10 @@ def check_option(name: str, value: Any) -> None:
         raise PlanError(
             f"Options(dashboard=) must be True, False, None or 'host:port', as '0.0.0.0:8484', got {value!r:.80}"
         )
-    if name == "record" and not may_be_local(value):
+    if name == "record" and not may_be_log(value):
         raise PlanError(
-            f"Options(record=) must be the path of a file of this machine, as 'run.jsonl', or None, got {value!r:.80}"
+            "Options(record=) must be the path of a file of this machine, as 'run.jsonl', of an object in s3://, gs:// "
+            f"or az://, or None, got {value!r:.80}"
         )
     if name == "cluster" and not isinstance(value, Cluster):
         raise PlanError(f"Options(cluster=) must be an asyncdata.Cluster, got {value!r:.80}")

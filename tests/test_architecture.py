@@ -65,6 +65,7 @@ LAYERS = (
     ("transformation_arguments",),
     ("grouping",),
     ("transformations",),
+    ("recorder.log_files",),
     ("recorder.log",),
     ("iterator",),
     ("integrations", "observe.progress"),

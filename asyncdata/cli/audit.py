@@ -10,7 +10,8 @@ from asyncdata.cli.pipeline_file import pipeline_of
 from asyncdata.errors import ResumeError
 from asyncdata.recorder.audit import Audit, audit
 from asyncdata.recorder.expected import ExpectedTickets
-from asyncdata.recorder.log_reader import paths_of, read_logs
+from asyncdata.recorder.log_files import paths_of
+from asyncdata.recorder.log_reader import read_logs
 
 __all__ = ("add_parser",)
 

@@ -9,7 +9,8 @@ from typing import Any
 from asyncdata.cli.inspect import described, shortened, shown
 from asyncdata.cli.pipeline_file import pipeline_of
 from asyncdata.recorder.locations import words_of_record
-from asyncdata.recorder.log_reader import paths_of, read_logs, step_origin
+from asyncdata.recorder.log_files import paths_of
+from asyncdata.recorder.log_reader import read_logs, step_origin
 
 __all__ = ("add_parser",)
 

@@ -5,31 +5,31 @@ share, how many elements had been delivered before (`begin`) and the time. A lis
 in the epoch, its ticket as in an origin, or `null` if that is not known, and a third item, 1, if it failed. A dict says
 where the run continues after so many elements (`at`, `position`), as in a state. All that is written at once ends with
 a dict that says why (`state`, `end`, `left`, `more`), after how many elements, and has a hash of the run up to there:
-so a damaged file, or one that two runs wrote at once, is seen.
+so a damaged file, or one that two runs wrote at once, is seen. A run that goes on in another part begins there in the
+same way, with the last hash of the part before (`follows`).
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from hashlib import blake2b
-from pathlib import Path
 from threading import RLock
 from typing import Any, Final, Literal, TypeAlias
 
 from asyncdata.checkpoint import ResumePoint, shares_of
 from asyncdata.errors import ResumeError, StageError
 from asyncdata.graph.exclusion import left_in
+from asyncdata.recorder.log_files import LogFiles
 from asyncdata.runtime.tickets import Position, Tickets
-from asyncdata.storage import local_path
 
-__all__ = ("FORMAT", "HEAD", "Occasion", "RunLog", "chained", "log_path")
+__all__ = ("FORMAT", "HEAD", "Occasion", "RunLog", "chained")
 
 FORMAT: Final = 1
 
-HEAD: Final = ("log", "each", "begin", "time")
+HEAD: Final = ("log", "each", "follows", "begin", "time")
 """What the beginning of a run has besides what all its states share."""
 
 MANY: Final = 1 << 12
@@ -46,7 +46,7 @@ class RunLog:
     """
 
     def __init__(self, path: str | os.PathLike[str], place: ResumePoint) -> None:
-        self.path = log_path(Path(local_path(path, "a log of a run")), shares_of(place.plan))
+        self.files = LogFiles(path, shares_of(place.plan))
         self.begin = self.noted = place.delivered
         self.first = place.start.position_with_skip()
         self.left_in = left_in(place.plan)
@@ -91,13 +91,15 @@ class RunLog:
             now = (self.noted, why)
             if not self.pending and (self.last is not None or why != "end") and (why != "end" or self.last == now):
                 return
-            lines = [] if self.chain else [text_of(self.head(header())), *at(self.begin, lambda: self.first)]
+            part = self.files.next_part()
+            chain = self.chain if part == self.files.part else b""
+            lines = [] if chain else self.head(header())
             lines += self.pending.values()
             if why == "state" and position is not None:
                 lines += self.where(position, sum(map(len, lines)), "unordered" in header())
             body = "".join([f"{line}\n" for line in lines]).encode()
-            chain = chained(self.chain, body, why, self.noted)
-            append(self.path, body + f"{text_of({why: self.noted, 'sum': chain.hex()})}\n".encode(), not self.chain)
+            chain, first = chained(chain, body, why, self.noted), not chain
+            self.files.write(part, body + f"{text_of({why: self.noted, 'sum': chain.hex()})}\n".encode(), first)
             self.chain, self.pending, self.last = chain, {}, now
 
     def where(self, position: Callable[[], Position], new: int, unordered: bool) -> list[str]:
@@ -109,17 +111,13 @@ class RunLog:
         self.bytes_since = 0
         return lines
 
-    def head(self, header: Mapping[str, Any]) -> dict[str, Any]:
-        """Return what a run begins with."""
+    def head(self, header: Mapping[str, Any]) -> list[str]:
+        """Return the lines with which a run begins, or goes on in another part."""
         time = datetime.now(UTC).isoformat(timespec="microseconds")
         each = {"each": list(self.each)} if self.each else {}
-        return {
-            "log": FORMAT,
-            **header,
-            **each,
-            "begin": self.begin,
-            "time": time,
-        }
+        begin, follows = (self.begin, {}) if self.last is None else (self.last[0], {"follows": self.chain.hex()})
+        line = text_of({"log": FORMAT, **header, **each, **follows, "begin": begin, "time": time})
+        return [line] if follows else [line, *at(begin, lambda: self.first)]
 
 
 def encoded(tickets: Tickets | None, start: int, stop: int) -> list[Any]:
@@ -147,29 +145,3 @@ def text_of(value: Any) -> str:
 def chained(chain: bytes, body: bytes, why: str, count: int) -> bytes:
     """Return the hash of a run's log up to the end of `body`, before which it was `chain`."""
     return blake2b(chain + body + f"{why} {count}".encode(), digest_size=8).digest()
-
-
-def append(path: Path, data: bytes, first: bool) -> None:
-    """Append to a file, in one piece; the first time on a line of its own, as the last one may have been cut off."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("ab", buffering=0) as file:
-        if first and file.tell() and last_byte(path) != b"\n":
-            data = b"\n" + data
-        if file.write(data) != len(data):
-            raise OSError(f"{path}: the log could not be written completely: the disk is full")
-
-
-def last_byte(path: Path) -> bytes:
-    with path.open("rb") as file:
-        file.seek(-1, os.SEEK_END)
-        return file.read()
-
-
-def log_path(path: Path, shares: Sequence[Sequence[int]]) -> Path:
-    """Return the path of the log of one share: `run-1-of-4.jsonl` for `run.jsonl`.
-
-    >>> log_path(Path("run.jsonl"), [(4, 1)]).name
-    'run-1-of-4.jsonl'
-    """
-    share = "".join([f"-{index}-of-{count}" for count, index in shares if count > 1])
-    return path.with_name(f"{path.stem}{share}{path.suffix}")

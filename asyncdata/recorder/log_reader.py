@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from glob import glob, has_magic
-from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 from asyncdata.checkpoint import shares_of
 from asyncdata.errors import DataLossError, PlanError
 from asyncdata.graph.node import Node
-from asyncdata.recorder.log import FORMAT, chained, log_path
+from asyncdata.recorder.log import FORMAT, chained
+from asyncdata.recorder.log_files import contents, log_path, parts_of
 from asyncdata.runtime.json_text import parse_json
 from asyncdata.runtime.tickets import Position
-from asyncdata.storage import local_path
 
-__all__ = ("Logs", "Run", "Step", "logs_of", "paths_of", "rank_words", "read_logs", "step_origin")
+__all__ = ("Logs", "Run", "Step", "logs_of", "rank_words", "read_logs", "step_origin")
 
 
 class Step(NamedTuple):
@@ -70,18 +68,6 @@ class Run:
         return rank_words(self.shares)
 
 
-def paths_of(patterns: Sequence[str]) -> list[str]:
-    """Return the files that names and patterns mean, each once."""
-    found: dict[str, str] = {}
-    for one in patterns:
-        pattern = local_path(one, "a log of a run")
-        some = sorted(glob(pattern)) if has_magic(pattern) else [pattern]
-        if not some:
-            raise PlanError(f"no log matches {pattern}")
-        found.update((os.path.realpath(path), path) for path in some)
-    return [*found.values()]
-
-
 @dataclass
 class Logs:
     """The runs in some logs, in their order in each file."""
@@ -95,16 +81,18 @@ class Logs:
 
 def logs_of(record: str | os.PathLike[str], plan: Node) -> Logs:
     """Return what the log of the share that a plan reads has."""
-    return read_logs([str(log_path(Path(local_path(record, "a log of a run")), shares_of(plan)))])
+    path = log_path(record, shares_of(plan))
+    return read_logs(parts_of(path) or [path])
 
 
 def read_logs(paths: Sequence[str]) -> Logs:
     """Return what some logs have."""
     logs = Logs()
-    for path in paths:
-        before = len(logs.runs)
-        logs.runs.extend(LogReader(path, logs).runs())
-        if len(logs.runs) == before:
+    ends: dict[str, Run] = {}
+    for path, lines in contents(paths):
+        reader = LogReader(path, logs, ends)
+        logs.runs.extend(reader.runs(lines))
+        if not reader.sealed:
             logs.faults.append(f"{path} has no run that can be read")
     return logs
 
@@ -112,9 +100,13 @@ def read_logs(paths: Sequence[str]) -> Logs:
 class LogReader:
     """Reads one log: a chunk, up to the line that seals it, counts only if its hash is right."""
 
-    def __init__(self, path: str, logs: Logs) -> None:
+    def __init__(self, path: str, logs: Logs, ends: dict[str, Run]) -> None:
         self.path = path
         self.logs = logs
+        self.ends = ends
+        """The runs by the last hash of what was read of them, to find those that go on in another part."""
+        self.sealed = False
+        """Whether anything was read."""
         self.run: Run | None = None
         self.header: Mapping[str, Any] | None = None
         self.body: list[bytes] = []
@@ -123,29 +115,29 @@ class LogReader:
         self.chain = b""
         self.odd = ""
 
-    def runs(self) -> Iterator[Run]:
-        """Yield the runs."""
+    def runs(self, lines: Iterable[bytes]) -> Iterator[Run]:
+        """Yield the runs that begin in this part."""
         number = 0
-        with Path(self.path).open("rb") as file:
-            for number, line in enumerate(file, 1):
-                value = parsed(line)
-                if isinstance(value, dict) and "log" in value:
-                    self.cut_off(number)
-                    self.body, self.chunk, self.positions, self.odd = [line], {}, {}, ""
-                    self.run, self.header, self.chain = None, cast("dict[str, Any]", value), b""
-                elif isinstance(value, dict) and "sum" in value:
-                    new = self.seal(cast("dict[str, Any]", value), number)
-                    if new is not None:
-                        yield new
-                else:
-                    self.add(line, value, number)
+        for number, line in enumerate(lines, 1):
+            value = parsed(line)
+            if isinstance(value, dict) and "log" in value:
+                self.cut_off(number)
+                self.body, self.chunk, self.positions, self.odd = [line], {}, {}, ""
+                self.run, self.header, self.chain = None, cast("dict[str, Any]", value), b""
+            elif isinstance(value, dict) and "sum" in value:
+                new = self.seal(cast("dict[str, Any]", value), number)
+                if new is not None:
+                    yield new
+            else:
+                self.add(line, value, number)
         self.cut_off(number)
 
     def add(self, line: bytes, value: Any, number: int) -> None:
         """Take the line of one element, or of a position."""
         self.body.append(line)
-        if isinstance(value, dict) and type(count := cast("dict[str, Any]", value).get("at")) is int:
-            self.positions[count] = value.get("position")
+        found = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+        if type(found.get("at")) is int:
+            self.positions[found["at"]] = found.get("position")
             return
         parts = cast("list[Any]", value) if isinstance(value, list) else []
         if type(parts[0] if parts else None) is int and parts[2:] in ([], [1]) and len(parts) > 1:
@@ -159,21 +151,27 @@ class LogReader:
         chain = chained(self.chain, b"".join(self.body), why, count)
         right = chain.hex() == marker["sum"] and not self.odd
         header, self.header = self.header, None
+        new: Run | None = None
         if not right:
             self.logs.faults.append(
                 f"{self.path}: what was written up to line {number} does not have the hash that it had: "
                 f"{self.odd or 'the file was changed, or two runs wrote it at once'}"
             )
-        elif header is not None:
-            self.run = None if self.refused(header) else Run(self.path, header)
+        elif header is not None and not self.refused(header):
+            self.run = self.ends.pop(header.get("follows", ""), None) or (new := Run(self.path, header))
+            if new is not None and "follows" in header:
+                self.logs.faults.append(f"{self.path}: a run goes on there, and the part before it is not here")
         if right and self.run is not None:
+            self.sealed = True
             self.run.steps.update(self.chunk)
             self.run.positions.update(self.positions)
             self.run.stop = count
             self.run.ended = count if why == "end" else None
+            self.ends.pop(self.chain.hex(), None)
+            self.ends[chain.hex()] = self.run
         self.chain = bytes.fromhex(marker["sum"]) if is_hash(marker["sum"]) else b""
         self.body, self.chunk, self.positions, self.odd = [], {}, {}, ""
-        return self.run if right and header is not None else None
+        return new
 
     def refused(self, header: Mapping[str, Any]) -> bool:
         """Return whether a run was written by another version, or is none, and say so."""

@@ -7,6 +7,7 @@ import queue
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -19,7 +20,7 @@ from asyncdata.storage.options import StorageOptions
 from asyncdata.storage.registry import store_for, without_query
 from asyncdata.storage.retries import explained
 
-__all__ = ("Sink", "check_writable", "sink_for")
+__all__ = ("Sink", "check_writable", "put_object", "sink_for")
 
 PART: Final = 8 << 20
 """Bytes of a part of an upload."""
@@ -52,6 +53,24 @@ def sink_for(url: str, storage: StorageOptions | None) -> Sink:
     if isinstance(store, ObjectStore) and not store.web:
         return ObjectSink(store, path, storage)
     raise not_writable(url)
+
+
+def put_object(url: str, data: bytes) -> None:
+    """Write an object by one request, in place of an existing one; `PlanError` for places that are no object store."""
+    store, path = store_for(url)
+    if not isinstance(store, ObjectStore) or store.web:
+        raise not_writable(url)
+    check_not_forked()
+    try:
+        writable(store.root).put(path, iter([data]))
+    except Exception as error:  # noqa: BLE001  obstore's errors have no other common base
+        raise explained(error, url) from None
+
+
+@cache
+def writable(root: str) -> Writable:
+    """Return a bucket for small objects, whose connections are used again."""
+    return Writable(root, None)
 
 
 def check_writable(url: str, storage: StorageOptions | None) -> None:

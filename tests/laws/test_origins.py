@@ -15,7 +15,8 @@ import asyncdata as ad
 from asyncdata.graph.node import nodes_of
 from asyncdata.recorder.audit import Audit, audit, leaves_of
 from asyncdata.recorder.expected import ExpectedTickets
-from asyncdata.recorder.log_reader import paths_of, read_logs
+from asyncdata.recorder.log_files import paths_of
+from asyncdata.recorder.log_reader import read_logs
 from tests.laws.pipelines import Pipeline, pipelines
 from tests.recorder.rewriting import rewrite
 from tests.reference import failed, plain

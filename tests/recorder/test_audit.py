@@ -15,10 +15,13 @@ import pytest
 import asyncdata as ad
 from asyncdata.__main__ import main
 from asyncdata.checkpoint import load, merge_states
+from asyncdata.cli.pipeline_file import pipeline_of
 from asyncdata.integrations.loader import Loader
+from asyncdata.recorder import log_files
 from asyncdata.recorder.audit import Audit, audit
 from asyncdata.recorder.expected import ExpectedTickets
-from asyncdata.recorder.log_reader import paths_of, read_logs
+from asyncdata.recorder.log_files import paths_of
+from asyncdata.recorder.log_reader import read_logs
 from tests.recorder.rewriting import rewrite
 
 
@@ -284,8 +287,36 @@ def test_a_loader_records_each_epoch(tmp_path: Path) -> None:
     assert [(one.epoch, one.complete) for one in seen(tmp_path)] == [(0, True), (1, True)]
 
 
-def test_a_log_is_a_file_of_this_machine() -> None:
-    with pytest.raises(ad.PlanError, match="must be the path of a file"):
-        ad.Options(record=3)  # type: ignore[arg-type]
-    with pytest.raises(ad.PlanError, match="must be the path of a file of this machine"):
-        ad.Options(record="s3://bucket/run.jsonl")
+def test_a_long_log_goes_on_in_parts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(log_files, "FULL", 500)
+    log, program = tmp_path / "run.jsonl", tmp_path / "pipe_in_parts.py"
+    program.write_text(PROGRAM.replace("10", "100"))
+    ds = pipeline_in(program).with_options(ad.Options(record=log))
+    train(ds, train(ds, most=14))
+    paths = paths_of([str(log)])
+    assert 4 < len(paths) == len([*tmp_path.glob("run*.jsonl")])
+    assert paths_of([f"{tmp_path}/run*.jsonl"]) == paths == paths_of(paths[::-1])
+    (found,) = audit(read_logs(paths))
+    assert (found.complete, found.again, found.records) == (True, 2, 100), str(found)
+    whole = [batch.tolist() for batch in pipeline_in(program)]
+    for step in (3, 13, 20):
+        assert [batch.tolist() for batch in ds.iterate(state=ds.state_before(step, epoch=0))] == whole[step:]
+    assert main(["replay", str(log), f"{program}:ds", "--step", "13", "--epoch", "0"]) == 0
+    assert str(whole[13]) in capsys.readouterr().out
+    for path in paths[:-1]:
+        content = Path(path).read_bytes()
+        Path(path).unlink()
+        assert not audit(read_logs([one for one in paths if one != path]))[0].complete, path
+        Path(path).write_bytes(content)
+
+
+def pipeline_in(program: Path) -> ad.Dataset[Any]:
+    return pipeline_of(f"{program}:ds")
+
+
+def test_a_log_is_a_file_or_objects() -> None:
+    for wrong in (3, "https://example.org/run.jsonl", "sftp://example.org/run.jsonl"):
+        with pytest.raises(ad.PlanError, match="must be the path of a file of this machine, as 'run.jsonl', of an obj"):
+            ad.Options(record=wrong)  # type: ignore[arg-type]
