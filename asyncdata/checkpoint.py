@@ -33,6 +33,7 @@ from asyncdata.sources.file_list_digest import label_text
 __all__ = (
     "SHARE_FILES",
     "ResumePoint",
+    "as_shared",
     "check_same_plan",
     "chosen_seeds",
     "fingerprint",
@@ -78,6 +79,8 @@ HINTS: Final = {
     "seeds": "; give every process the same seed",
     "mixtures": "; give every process the same datasets and weights, and call set_weights at the same step in all",
 }
+
+SHARE_OF_WORKER: Final = "shard()"
 
 KINDS: Final = {"plan": list, "seeds": list, "shares": list, "epoch": int, "delivered": int}
 """The parts of a state and their types."""
@@ -181,11 +184,19 @@ def place_of_origins(plan: Node, origins: Sequence[Mapping[str, Any]]) -> Resume
     """
     from asyncdata.graph.mixtures import fit_mixtures
 
-    plan, first = fit_mixtures(plan, {**origins[0], "position": None}, True)
+    plan, first = fit_mixtures(as_shared(plan, origins[0]), {**origins[0], "position": None}, True)
     check_same_plan(first, plan)
     plan = with_seeds(plan, dict[int, int](origins[0]["seeds"]), True, counting())
     tickets = [plan.parse_position(origin["ticket"], decode) for origin in origins]
     return ResumePoint(plan, origins[0]["epoch"], 0, Start(END, tickets))
+
+
+def as_shared(plan: Node, header: Mapping[str, Any]) -> Node:
+    """Return a plan as a worker of PyTorch's DataLoader reads it, its share, if a log or origin of one is meant."""
+    from asyncdata.transforms.shard import Shard
+
+    by_workers = header["plan"][-1:] == [SHARE_OF_WORKER] and len(header["shares"]) == len(shares_of(plan)) + 1
+    return Shard(plan, *header["shares"][-1]) if by_workers else plan
 
 
 def check_same_plan(header: Mapping[str, Any], plan: Node) -> None:

@@ -25,6 +25,7 @@ from asyncdata.errors import ClosedError, ConcurrentUseError, PlanError, Structu
 from asyncdata.graph.node import Node, UnseekableError, check_count, nodes_of
 from asyncdata.graph.optimizer import Planner
 from asyncdata.observe.consumer import ConsumerTimes
+from asyncdata.options import UNKNOWN_CARDINALITY
 from asyncdata.runtime import forks
 from asyncdata.runtime.block import DELIVERED, Block, Failure, fail
 from asyncdata.runtime.closing import Closable
@@ -162,8 +163,16 @@ class Reader:
             given = 0 if held.piece is None else len(held.piece) - held.left
             if held.piece is not None:
                 log.note(held.delivered, held.piece.tickets, given, held.piece.failed)
+            position = partial(self.position, held, given) if why == "state" else None
+            if why in ("left", "state") and held.delivered + given == self.length:
+                why = "end"  # which a loop that counts does not ask for
             if why is not None or log.is_long():
-                log.write(lambda: self.header, why or "more", lambda: self.position(held, given))
+                log.write(lambda: self.header, why or "more", position)
+
+    @property
+    def length(self) -> int:
+        """How many elements the epoch has, if that is known."""
+        return UNKNOWN_CARDINALITY if self.place.resharded else self.user_plan.cardinality
 
     def origin(self) -> dict[str, Any]:
         """Return where the consumer's latest element came from."""

@@ -84,7 +84,7 @@ class RunLog:
         return len(self.pending) >= MANY
 
     def write(
-        self, header: Callable[[], Mapping[str, Any]], why: Occasion, position: Callable[[], Position] | None = None
+        self, header: Callable[[], Mapping[str, Any]], why: Occasion, position: Callable[[], Position] | None
     ) -> None:
         """Append what is noted to the file, unless nothing has come since; with a state, also where it continues."""
         with self.lock:
@@ -95,7 +95,7 @@ class RunLog:
             chain = self.chain if part == self.files.part else b""
             lines = [] if chain else self.head(header())
             lines += self.pending.values()
-            if why == "state" and position is not None:
+            if position is not None:
                 lines += self.where(position, sum(map(len, lines)), "unordered" in header())
             body = "".join([f"{line}\n" for line in lines]).encode()
             chain, first = chained(chain, body, why, self.noted), not chain

@@ -213,12 +213,6 @@ def test_an_iteration_without_a_log_writes_nothing_and_one_with_it_gives_the_sam
     assert [batch.tolist() for batch in pipeline(tmp_path / "run.jsonl")] == without
 
 
-@pytest.mark.parametrize("placement", ["current", "process"])
-def test_each_placement_is_recorded(tmp_path: Path, placement: Any) -> None:
-    train(pipeline(tmp_path / "run.jsonl").with_options(ad.Options(placement=placement)))
-    assert seen(tmp_path, against=True)[0].complete
-
-
 PROGRAM = """
 import asyncdata as ad
 ds = ad.Dataset.range(10).shuffle(10, seed=1).batch(4)
