@@ -32,6 +32,7 @@ from asyncdata.sources.file_list_digest import label_text
 
 __all__ = (
     "SHARE_FILES",
+    "VERSION",
     "ResumePoint",
     "as_shared",
     "check_same_plan",

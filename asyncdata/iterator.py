@@ -937,7 +937,7 @@ def log_of(path: str | PathLike[str], place: ResumePoint) -> RunLog:
     """Return the log of a run from a place on."""
     from asyncdata.recorder.log import RunLog
 
-    return RunLog(path, place)
+    return RunLog.of(path, place)
 
 
 def copies_to_device(node: PrefetchToDevice) -> Callable[[Engine], Engine]:

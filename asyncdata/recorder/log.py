@@ -13,11 +13,11 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from hashlib import blake2b
 from threading import RLock
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, Self, TypeAlias
 
 from asyncdata.checkpoint import ResumePoint, shares_of
 from asyncdata.errors import ResumeError, StageError
@@ -45,18 +45,32 @@ class RunLog:
     Nothing is done for each element: a block's are noted when the next block begins, or when a state is taken.
     """
 
-    def __init__(self, path: str | os.PathLike[str], place: ResumePoint) -> None:
-        self.files = LogFiles(path, shares_of(place.plan))
-        self.begin = self.noted = place.delivered
-        self.first = place.start.position_with_skip()
-        self.left_in = left_in(place.plan)
-        self.each = place.each
+    def __init__(
+        self,
+        record: str | os.PathLike[str],
+        shares: Sequence[Sequence[int]],
+        begin: int,
+        first: Position = None,
+        each: Sequence[int] = (),
+        left_in: Callable[[Any], Any] | None = None,
+    ) -> None:
+        self.files = LogFiles(record, shares)
+        self.begin = self.noted = begin
+        self.first = first
+        self.left_in = left_in
+        self.each = each
         self.pending: dict[int, str] = {}
         self.chain = b""
         self.bytes_since = 0
         """How much was written since the last position."""
         self.last: tuple[int, Occasion] | None = None
         self.lock = RLock()
+
+    @classmethod
+    def of(cls, record: str | os.PathLike[str], place: ResumePoint) -> Self:
+        """Return the log of a run of a plan from a place on."""
+        first = place.start.position_with_skip()
+        return cls(record, shares_of(place.plan), place.delivered, first, place.each, left_in(place.plan))
 
     def note(self, delivered: int, tickets: Tickets | None, count: int, failed: bool = False) -> None:
         """Note the first `count` elements of a block, before which so many were delivered; `None` if not known.
@@ -66,13 +80,17 @@ class RunLog:
         with self.lock:
             start = self.noted - delivered
             if start < count:
-                end = ",1]" if failed else "]"
                 found = encoded(tickets, start, count)
                 if self.left_in is not None:
                     found = [None if ticket is None else self.left_in(ticket) for ticket in found]
                 for place, ticket in enumerate(found, self.noted):
-                    self.pending[place] = f"[{place},{text_of(ticket)}{end}"
+                    self.add(place, ticket, failed)
                 self.noted = delivered + count
+
+    def add(self, place: int, ticket: Any, failed: bool) -> None:
+        """Note an element, by its number in the epoch and its ticket as JSON."""
+        self.pending[place] = f"[{place},{text_of(ticket)}{',1]' if failed else ']'}"
+        self.noted = place + 1
 
     def pass_over(self, delivered: int) -> None:
         """Note nothing of the elements up to this number, which were left out."""
@@ -84,7 +102,7 @@ class RunLog:
         return len(self.pending) >= MANY
 
     def write(
-        self, header: Callable[[], Mapping[str, Any]], why: Occasion, position: Callable[[], Position] | None
+        self, header: Callable[[], Mapping[str, Any]], why: Occasion, position: Callable[[], Position] | None = None
     ) -> None:
         """Append what is noted to the file, unless nothing has come since; with a state, also where it continues."""
         with self.lock:

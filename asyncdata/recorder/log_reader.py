@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, TypeGuard, cast
 
 from asyncdata.checkpoint import shares_of
 from asyncdata.errors import DataLossError, PlanError
@@ -88,7 +88,7 @@ def logs_of(record: str | os.PathLike[str], plan: Node) -> Logs:
 def read_logs(paths: Sequence[str]) -> Logs:
     """Return what some logs have."""
     logs = Logs()
-    ends: dict[str, Run] = {}
+    ends: dict[bytes, Run] = {}
     for path, lines in contents(paths):
         reader = LogReader(path, logs, ends)
         logs.runs.extend(reader.runs(lines))
@@ -97,10 +97,35 @@ def read_logs(paths: Sequence[str]) -> Logs:
     return logs
 
 
-class LogReader:
-    """Reads one log: a chunk, up to the line that seals it, counts only if its hash is right."""
+@dataclass
+class Chunk:
+    """What was written at once: elements, and with the first of a run its header."""
 
-    def __init__(self, path: str, logs: Logs, ends: dict[str, Run]) -> None:
+    header: Mapping[str, Any] | None = None
+    lines: list[bytes] = field(default_factory=list[bytes])
+    steps: dict[int, Step] = field(default_factory=dict[int, Step])
+    positions: dict[int, Position] = field(default_factory=dict[int, Position])
+    odd: str = ""
+    """What of it is damaged."""
+
+    def add(self, line: bytes, value: Any, number: int) -> None:
+        """Take the line of one element, or of a position."""
+        self.lines.append(line)
+        found = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+        if type(found.get("at")) is int:
+            self.positions[found["at"]] = found.get("position")
+            return
+        parts = cast("list[Any]", value) if isinstance(value, list) else []
+        if type(parts[0] if parts else None) is int and parts[2:] in ([], [1]) and len(parts) > 1:
+            self.steps[parts[0]] = Step(parts[1], bool(parts[2:]))
+        else:
+            self.odd = self.odd or f"line {number} is damaged"
+
+
+class LogReader:
+    """Reads one file or object of a log: a chunk, up to the line that seals it, counts only if its hash is right."""
+
+    def __init__(self, path: str, logs: Logs, ends: dict[bytes, Run]) -> None:
         self.path = path
         self.logs = logs
         self.ends = ends
@@ -108,12 +133,8 @@ class LogReader:
         self.sealed = False
         """Whether anything was read."""
         self.run: Run | None = None
-        self.header: Mapping[str, Any] | None = None
-        self.body: list[bytes] = []
-        self.chunk: dict[int, Step] = {}
-        self.positions: dict[int, Position] = {}
+        self.chunk = Chunk()
         self.chain = b""
-        self.odd = ""
 
     def runs(self, lines: Iterable[bytes]) -> Iterator[Run]:
         """Yield the runs that begin in this part."""
@@ -122,56 +143,55 @@ class LogReader:
             value = parsed(line)
             if isinstance(value, dict) and "log" in value:
                 self.cut_off(number)
-                self.body, self.chunk, self.positions, self.odd = [line], {}, {}, ""
-                self.run, self.header, self.chain = None, cast("dict[str, Any]", value), b""
+                self.run, self.chunk, self.chain = None, Chunk(cast("dict[str, Any]", value), [line]), b""
             elif isinstance(value, dict) and "sum" in value:
                 new = self.seal(cast("dict[str, Any]", value), number)
                 if new is not None:
                     yield new
             else:
-                self.add(line, value, number)
+                self.chunk.add(line, value, number)
         self.cut_off(number)
-
-    def add(self, line: bytes, value: Any, number: int) -> None:
-        """Take the line of one element, or of a position."""
-        self.body.append(line)
-        found = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
-        if type(found.get("at")) is int:
-            self.positions[found["at"]] = found.get("position")
-            return
-        parts = cast("list[Any]", value) if isinstance(value, list) else []
-        if type(parts[0] if parts else None) is int and parts[2:] in ([], [1]) and len(parts) > 1:
-            self.chunk[parts[0]] = Step(parts[1], bool(parts[2:]))
-        else:
-            self.odd = self.odd or f"line {number} is damaged"
 
     def seal(self, marker: dict[str, Any], number: int) -> Run | None:
         """Take the end of a chunk; return the run that begins with it."""
         (why, count), *_ = marker.items()
-        chain = chained(self.chain, b"".join(self.body), why, count)
-        right = chain.hex() == marker["sum"] and not self.odd
-        header, self.header = self.header, None
-        new: Run | None = None
+        chunk, self.chunk = self.chunk, Chunk()
+        seal = bytes.fromhex(marker["sum"]) if is_hash(marker["sum"]) else b""
+        body, new = b"".join(chunk.lines), cast("Run | None", None)
+        right = not chunk.odd and chained(self.chain, body, why, count) == seal
+        if not right and not chunk.odd and chunk.header is None and why in ("left", "end"):
+            for chain, run in self.ends.items():
+                if chained(chain, body, why, count) == seal:  # of a run that was closed after the next one had begun
+                    self.take(run, chunk, chain, seal, why, count)
+                    return None
         if not right:
             self.logs.faults.append(
                 f"{self.path}: what was written up to line {number} does not have the hash that it had: "
-                f"{self.odd or 'the file was changed, or two runs wrote it at once'}"
+                f"{chunk.odd or 'the file was changed, or two runs wrote it at once'}"
             )
-        elif header is not None and not self.refused(header):
-            self.run = self.ends.pop(header.get("follows", ""), None) or (new := Run(self.path, header))
-            if new is not None and "follows" in header:
-                self.logs.faults.append(f"{self.path}: a run goes on there, and the part before it is not here")
+        elif chunk.header is not None and not self.refused(chunk.header):
+            self.run = self.continued(chunk.header) or (new := Run(self.path, chunk.header))
         if right and self.run is not None:
-            self.sealed = True
-            self.run.steps.update(self.chunk)
-            self.run.positions.update(self.positions)
-            self.run.stop = count
-            self.run.ended = count if why == "end" else None
-            self.ends.pop(self.chain.hex(), None)
-            self.ends[chain.hex()] = self.run
-        self.chain = bytes.fromhex(marker["sum"]) if is_hash(marker["sum"]) else b""
-        self.body, self.chunk, self.positions, self.odd = [], {}, {}, ""
+            self.take(self.run, chunk, self.chain, seal, why, count)
+        self.chain = seal
         return new
+
+    def continued(self, header: Mapping[str, Any]) -> Run | None:
+        """Return the run that goes on where a part begins, `None` if one begins there."""
+        follows = header.get("follows")
+        run = self.ends.pop(bytes.fromhex(follows), None) if is_hash(follows) else None
+        if follows is not None and run is None:
+            self.logs.faults.append(f"{self.path}: a run goes on there, and the part before it is not here")
+        return run
+
+    def take(self, run: Run, chunk: Chunk, before: bytes, after: bytes, why: str, count: int) -> None:
+        """Take a chunk of a run, whose hash was `before` and is now `after`."""
+        self.sealed = True
+        run.steps.update(chunk.steps)
+        run.positions.update(chunk.positions)
+        run.stop, run.ended = count, count if why == "end" else None
+        self.ends.pop(before, None)
+        self.ends[after] = run
 
     def refused(self, header: Mapping[str, Any]) -> bool:
         """Return whether a run was written by another version, or is none, and say so."""
@@ -182,9 +202,9 @@ class LogReader:
 
     def cut_off(self, number: int) -> None:
         """Say that lines before line `number` were not written completely. They do not count."""
-        if self.body:
-            self.logs.notes.append(f"{self.path}: {len(self.body)} lines up to line {number} were cut off: not counted")
-            self.body = []
+        if lines := self.chunk.lines:
+            self.logs.notes.append(f"{self.path}: {len(lines)} lines up to line {number} were cut off: not counted")
+            self.chunk = Chunk()
 
 
 def parsed(line: bytes) -> Any:
@@ -211,7 +231,7 @@ def rank_words(shares: Sequence[tuple[int, int]]) -> str:
     return ", ".join([f"rank {index} of {count}" for count, index in shares if count > 1]) or "the one process"
 
 
-def is_hash(value: Any) -> bool:
+def is_hash(value: Any) -> TypeGuard[str]:
     return isinstance(value, str) and len(value) == 16 and set(value) <= set("0123456789abcdef")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from os import PathLike
 from typing import Any, Generic, TypeVar
 
 from asyncdata.devices.choice import kind_of
@@ -10,6 +11,7 @@ from asyncdata.errors import PlanError, ResumeError
 from asyncdata.graph.node import check_count
 from asyncdata.observe.bottleneck import Bottleneck
 from asyncdata.observe.statistics import Statistics
+from asyncdata.options import Options
 from asyncdata.torch.epoch import VERSION, Epoch, InlineEpoch, WorkerEpoch, position_from_json, state_before_first
 from asyncdata.torch.epoch_meter import EpochMeter
 from asyncdata.torch.index_batches import BatchSampler, is_within
@@ -28,7 +30,8 @@ class DataLoader(Base, Generic[T]):
 
     With `num_workers=0` batches are made where the loop runs, when it asks for them. Else each worker is a process that
     makes every n-th batch, and draws the random numbers that a worker of PyTorch's would draw. With a `device`, such as
-    `"cuda"`, batches come on it; those of workers are copied ahead. See docs/pytorch.md.
+    `"cuda"`, batches come on it; those of workers are copied ahead. With `record`, the file or object of
+    `Options(record=)`, each epoch logs the indices of its batches. See docs/pytorch.md.
 
     >>> from asyncdata.torch import DataLoader  # doctest: +SKIP
     >>> loader = DataLoader(range(6), batch_size=2, shuffle=True)  # doctest: +SKIP
@@ -57,6 +60,7 @@ class DataLoader(Base, Generic[T]):
         pin_memory_device: str = "",
         in_order: bool = True,
         device: Any = None,
+        record: str | PathLike[str] | None = None,
     ) -> None:
         Base.__init__(
             self,
@@ -85,6 +89,7 @@ class DataLoader(Base, Generic[T]):
                 f"device= must be PyTorch's, got {device!r:.80}; Dataset.loader(device=) takes those of JAX"
             )
         self.device = device
+        self.record = Options(record=record).record
         check_supported(self)
         self._workers: list[LoaderWorker] | None = None
         self._setup: RunSetup | None = None  # of workers that stay
@@ -96,6 +101,8 @@ class DataLoader(Base, Generic[T]):
     def __iter__(self) -> Epoch[T]:
         """Begin the next epoch, or continue in that of a loaded state."""
         number, loaded = self.epoch, self._loaded
+        if self._latest is not None:
+            self._latest.record("left")
         self._pins = self.device is None and pins(self)
         self._check_again(number)
         if self.persistent_workers and isinstance(self._latest, WorkerEpoch):

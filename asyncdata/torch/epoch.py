@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import weakref
 from collections import deque
 from collections.abc import Mapping
 from concurrent.futures import Future
@@ -15,7 +16,9 @@ from asyncdata.executors.group_work import GroupWork
 from asyncdata.executors.process.pool import SharedFunction
 from asyncdata.executors.process.workers import held_by
 from asyncdata.observe.statistics import Statistics
+from asyncdata.recorder.log import Occasion
 from asyncdata.torch.device_copies import DeviceCopies, DeviceCopy
+from asyncdata.torch.epoch_log import EpochLog
 from asyncdata.torch.epoch_meter import EpochMeter
 from asyncdata.torch.generators import states_from_json, states_to_json
 from asyncdata.torch.index_batches import IndexBatches, is_within, unread
@@ -59,9 +62,18 @@ class Epoch(Generic[T]):
         if within is None and not is_iterable(loader.kind):
             self.given = sum(index is not ENDED for index in (next(self.indices, ENDED) for _ in range(skipped)))
             skipped = 0
+        self.log = None if loader.record is None else EpochLog(loader, number)
         self.begin(within)
         for _ in range(skipped):
             next(self, None)
+        if self.log is not None:
+            self.log.begin(self.given)
+            weakref.finalize(self, self.log.write, "left")
+
+    def record(self, why: Occasion) -> None:
+        """Write what was given to the log, if there is one."""
+        if self.log is not None:
+            self.log.write(why)
 
     def begin(self, saved: Mapping[str, Any] | None) -> None:
         """Begin to read, or continue where it was saved."""
@@ -91,6 +103,7 @@ class Epoch(Generic[T]):
                 return self.batch()
         except StopIteration:
             self.ended = True
+            self.record("end")
             self.meter.times.end()
             self.meter.clock.end()
             raise
@@ -120,6 +133,7 @@ class Epoch(Generic[T]):
 
     def state_dict(self) -> dict[str, Any]:
         """Return the position behind the batch that was given last."""
+        self.record("state")
         own = {"begun": True, "ended": self.ended, "given": self.given, **self.state()}
         return {**header(self.loader, self.epoch), **own, **self.indices.state(self.ended)}
 
@@ -154,12 +168,21 @@ class InlineEpoch(Epoch[T]):
 
     def batch(self) -> Any:
         index = next(self.indices)
+        number = self.indices.taken - 1
+        if self.log is not None:
+            self.log.asked[number] = index
         try:
             with self.meter.fetched():
                 data = self.fetcher.fetch(index)
         except StopIteration:
             self.check_epoch()
             raise
+        except Exception:
+            if self.log is not None:
+                self.log.note(number, number, failed=True)
+            raise
+        if self.log is not None:
+            self.log.note(number, number)
         self.given = self.indices.taken
         if is_iterable(self.loader.kind):
             self.digest = digest_of(data)
@@ -259,6 +282,8 @@ class WorkerEpoch(Epoch[T]):
         turn = self.asked[worker]
         self.asked[worker] += 1
         self.waiting[number] = worker
+        if self.log is not None:
+            self.log.asked[number] = index
         request = BatchRequest(number, worker, turn, self.iteration, index, self.made)
         if self.stand_in is None:
             self.workers[worker].ask(request, self.function, self)
@@ -273,6 +298,8 @@ class WorkerEpoch(Epoch[T]):
             if reply.ended:
                 self.active[reply.worker] = False
             self.ask()
+            if self.log is not None and not reply.ended:
+                self.log.note(self.given, reply.number, reply.error is not None)
             if reply.error is not None:
                 self.given += 1
                 raise reply.error.with_cause()

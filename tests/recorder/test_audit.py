@@ -198,6 +198,22 @@ def test_a_run_goes_on_in_a_log_whose_last_line_was_cut(tmp_path: Path) -> None:
     assert found.complete, str(found)
 
 
+def test_a_run_that_is_closed_when_the_next_one_has_begun_is_no_fault_and_one_that_goes_on_is(tmp_path: Path) -> None:
+    ds = pipeline(tmp_path / "run.jsonl")
+    with ds.iterate() as batches:
+        next(batches)
+        state = batches.state_dict()
+        next(batches)
+        assert len([*ds.iterate(state=state)]) == 24
+    (found,) = seen(tmp_path)
+    assert (found.complete, found.again) == (True, 1), str(found)
+    with ds.iterate(state=state) as one, ds.iterate(state=state) as other:
+        for batches in (one, other, one):
+            next(batches)
+            batches.state_dict()
+    assert "two runs wrote it at once" in str(seen(tmp_path)[0])
+
+
 def test_logs_of_another_pipeline_or_seed_are_not_taken_together(tmp_path: Path) -> None:
     train(pipeline(tmp_path / "a.jsonl", 2, 0))
     other = ad.Dataset.range(100).shuffle(20, seed=2).shard(2, 1).map(lambda x: x * x, num_parallel_calls=2).batch(4)
