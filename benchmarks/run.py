@@ -21,6 +21,7 @@ BENCHMARKS = (
     "import_time",
     "pace",
     "guide",
+    "loaders/audit",
     "loaders/autotune",
     "loaders/cluster_simulated",
     "loaders/jpeg",
@@ -40,6 +41,7 @@ BENCHMARKS = (
     "micro/costs",
     "micro/memory",
     "micro/packing",
+    "micro/recording",
     "micro/states",
 )
 

@@ -35,6 +35,8 @@ HEAD: Final = ("log", "each", "follows", "begin", "time")
 MANY: Final = 1 << 12
 """So many elements are written at once if no state is asked for."""
 
+COMPACT: Final = json.JSONEncoder(separators=(",", ":"))
+
 Occasion: TypeAlias = Literal["state", "end", "left", "more"]
 """Why something is written: a state is taken, the data has ended, the iterator was closed, or much has come."""
 
@@ -157,7 +159,7 @@ def at(count: int, position: Callable[[], Position]) -> list[str]:
 
 
 def text_of(value: Any) -> str:
-    return json.dumps(value, separators=(",", ":"))
+    return COMPACT.encode(value)
 
 
 def chained(chain: bytes, body: bytes, why: str, count: int) -> bytes:

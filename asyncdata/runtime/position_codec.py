@@ -48,10 +48,11 @@ def bits(values: npt.NDArray[np.int64]) -> Column:
     width = (int(values.max()) - least).bit_length()
     if not width:
         return least
-    more = (values - least).astype(">u8").view(np.uint8).reshape(len(values), 8)
-    each = np.unpackbits(more, axis=1)[:, 64 - width :]
-    padded = np.packbits(np.append(each, np.zeros(-each.size % 6, np.uint8)))
-    return [least, width, b64encode(padded.tobytes()).rstrip(b"=").decode()]
+    size = -(-width // 8)
+    more = (values - least).astype(">u8").view(np.uint8).reshape(len(values), 8)[:, 8 - size :]
+    each = np.unpackbits(more, axis=1)[:, 8 * size - width :]
+    filled = -(-(each.size + -each.size % 6) // 8)  # bytes that have a number of bits that base 64 divides
+    return [least, width, b64encode(np.packbits(each).tobytes().ljust(filled, b"\0")).rstrip(b"=").decode()]
 
 
 def unpack_tickets(packed: dict[str, Any]) -> list[Any]:

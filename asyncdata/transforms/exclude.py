@@ -5,7 +5,8 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, cast
+from operator import itemgetter
+from typing import Any, Final
 
 from asyncdata.executors.scope import Scope
 from asyncdata.graph.node import PHYSICAL, REPLACEABLE, Node, Unary, regrouped
@@ -19,6 +20,8 @@ __all__ = ("Absent", "DropEmpty", "Exclude", "unexcluded")
 Record = Mapping[str, Any]
 
 Passing = Callable[[Block], Block]
+
+LAST: Final = itemgetter(-1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -162,12 +165,10 @@ class Absent:
             near = [number - tickets.start for number in self.numbers[first:last]]
             found = [place for place in near if self.has(tickets[place])]
         else:
-            each = self.each
-            found = [
-                place
-                for place, ticket in enumerate(tickets)
-                if (ticket if type(ticket) is int else last_part(ticket)) in each and self.has(ticket)
-            ]
+            each, listed = self.each, [*tickets]
+            numbers = last_parts(listed)
+            near = () if each.keys().isdisjoint(numbers) else enumerate(numbers)
+            found = [place for place, number in near if number in each and self.has(listed[place])]
         lost = block.source_failures(len(block)) if found else []
         return [place for place in found if place not in lost] if lost else found
 
@@ -180,12 +181,17 @@ class Absent:
         )
 
 
-def last_part(ticket: Ticket) -> Any:
-    """Return the number of an element in its source."""
-    part = ticket
-    while isinstance(part, tuple):
-        part = cast("tuple[Any, ...]", part)[-1]
-    return part
+def last_parts(tickets: list[Ticket]) -> list[Any]:
+    """Return the numbers of elements in their sources."""
+    numbers: list[Any] = tickets
+    while tuples := {kind: issubclass(kind, tuple) for kind in set(map(type, numbers))}:
+        if all(tuples.values()):
+            numbers = [*map(LAST, numbers)]
+        elif any(tuples.values()):  # not all have as many parts
+            numbers = [number[-1] if isinstance(number, tuple) else number for number in numbers]
+        else:
+            break
+    return numbers
 
 
 def number_in(record: Record) -> Any:

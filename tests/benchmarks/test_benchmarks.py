@@ -17,6 +17,7 @@ WITHOUT_TENSORFLOW = Path(__file__).with_name("without_tensorflow.py")
 BENCHMARKS = {
     "guide": "closing pair: optimised",
     "import_time": "range.map.batch",
+    "loaders/audit": "audit, compared with the pipeline",
     "loaders/autotune": "sleeps of 20 ms",
     "loaders/cluster_simulated": "0.1 s a batch: one trainer is the limit from",
     "loaders/jpeg": "asyncdata: first batch",
@@ -36,6 +37,7 @@ BENCHMARKS = {
     "micro/costs": "start and stop of a pipeline",
     "micro/memory": "interleave",
     "micro/packing": "first fit, 64 open rows",
+    "micro/recording": "record a batch of 256 shuffled",
     "micro/states": "16 open files: state",
     "pace": "async for",
 }

@@ -1,0 +1,131 @@
+"""The audit of a long run: 1,000,000 records in 100 files, read by 4 ranks and then by 3, killed 20 times.
+
+    python benchmarks/loaders/audit.py [--quick] [--json FILE]
+
+Each run is a process that has all ranks, saves their states, reads on and kills itself; the next one goes on from the
+states. The order of records is that of a parallel map without order, so each is named in the logs. Then another process
+reads the logs and says whether each record came once: alone, and compared with what the pipeline gives.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import asyncdata as ad
+from asyncdata.checkpoint import merge_states
+from asyncdata.recorder.audit import audit
+from asyncdata.recorder.expected import ExpectedTickets
+from asyncdata.recorder.log_files import paths_of
+from asyncdata.recorder.log_reader import read_logs
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from harness import AtMost, Report, Row, fresh, parse_arguments
+
+__all__ = ("main",)
+
+KILLS, BATCH = 20, 256
+
+
+def same(record: bytes) -> bytes:
+    return record
+
+
+def pipeline(folder: str, ranks: int, rank: int) -> Any:
+    """Read a share of all records, in an order that no one can compute again."""
+    files = ad.Dataset.list_files(f"{folder}/*.tfrecord", shuffle=False)
+    records = ad.TFRecordDataset(files, index=True).shuffle(seed=1).shard(ranks, rank)
+    return records.map(same, num_parallel_calls=2, deterministic=False).batch(BATCH)
+
+
+def write(folder: str, files: int, records: int) -> None:
+    """Write files of small records."""
+    with ad.TFRecordWriter(f"{folder}/000.tfrecord") as writer:
+        for number in range(records):
+            writer.write(b"record %9d" % number)
+    for number in range(1, files):
+        shutil.copy(f"{folder}/000.tfrecord", f"{folder}/{number:03}.tfrecord")
+
+
+def train(folder: str, ranks: int, steps: int) -> None:
+    """Read so many steps on each rank, save the states, read on and be killed; or end with the data."""
+    path = Path(folder, "states.json")
+    saved: list[Any] = json.loads(path.read_text()) if path.exists() else [None]
+    states = saved if len(saved) == ranks else [saved[0] if len(saved) == 1 else merge_states(saved)] * ranks
+    options = ad.Options(record=f"{folder}/run.jsonl")
+    runs = [pipeline(folder, ranks, rank).with_options(options).iterate(state=one) for rank, one in enumerate(states)]
+    left = [sum(1 for _ in zip(range(steps), run, strict=False)) for run in runs]
+    path.write_text(json.dumps([run.state_dict() for run in runs]))
+    if steps in left:
+        for run in runs:
+            sum(1 for _ in zip(range(random.randrange(5)), run, strict=False))
+        os.kill(os.getpid(), signal.SIGKILL)
+    for run in runs:
+        run.close()
+
+
+def judge(folder: str, against: bool) -> None:
+    """Audit the logs, and print the result, the seconds and the megabytes."""
+    start = time.perf_counter()
+    ds = pipeline(folder, 4, 0)
+    (found,) = audit(
+        read_logs(paths_of([f"{folder}/run*.jsonl"])), ExpectedTickets(ds.plan, ds.options()) if against else None
+    )
+    seconds = time.perf_counter() - start
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(json.dumps([found.complete, str(found), found.records, seconds, memory]))
+
+
+def measure(report: Report, files: int, records: int) -> None:
+    """Fill the report."""
+    with tempfile.TemporaryDirectory() as folder:
+        write(folder, files, records)
+        count = files * records
+        each = count // BATCH // (KILLS + 1)
+        kills = 0
+        for run in range(10 * KILLS):
+            ranks, steps = (4, each // 4) if run < KILLS // 2 else (3, each // 3 if run < KILLS else count)
+            command = [sys.executable, __file__, "train", folder, str(ranks), str(max(1, steps))]
+            done = subprocess.run(command, check=False).returncode
+            kills += done == -signal.SIGKILL
+            if done != -signal.SIGKILL:
+                assert done == 0
+                break
+        size = sum(path.stat().st_size for path in Path(folder).glob("run*.jsonl"))
+        print(f"killed {kills} times, logs of {size:,} bytes")
+        for against in (False, True):
+            complete, words, found, seconds, memory = fresh(__file__, "audit", folder, int(against))
+            print(words)
+            assert complete
+            assert found == count
+            how = ", compared with the pipeline" if against else ""
+            report.add(Row(f"audit{how}", seconds, "s", "bar", 60, AtMost(1)))
+            report.add(Row(f"its memory{how}", memory, "MB", "bar", 500, AtMost(1)))
+        report.add(Row("log, for each record", size / count, "B", "bar", 4, AtMost(1)))
+
+
+def main() -> None:
+    """Run the benchmark, or a part of it in this process."""
+    if sys.argv[1:2] == ["train"]:
+        return train(sys.argv[2], int(sys.argv[3]), int(sys.argv[4]))
+    if sys.argv[1:2] == ["audit"]:
+        return judge(sys.argv[2], sys.argv[3] == "1")
+    arguments = parse_arguments(__doc__ or "")
+    report = Report("Audit of a run that was killed 20 times")
+    measure(report, *((20, 500) if arguments.quick else (100, 10_000)))
+    return report.finish(arguments.json)
+
+
+if __name__ == "__main__":
+    main()
