@@ -137,6 +137,8 @@ class EpochAudit:
 
     def run(self) -> None:
         """Look for gaps, records that came twice, and those that did not come."""
+        if self.generations[0].dealt and sum(self.generations[0].each or [1]):
+            self.found.because.append(f"those that had begun the epoch, before {self.generations[0].name}, have no log")
         later = [*self.generations[1:], None]
         for pair in zip(self.generations, later, strict=True):
             for rank, steps in self.parts(*pair):
@@ -181,13 +183,14 @@ class EpochAudit:
             )
             return
         for place, shares in enumerate(generation.ranks):
-            runs = generation.runs.get(shares)
+            runs, begin = generation.runs.get(shares), generation.begin_of(shares)
             if runs is None:
-                because.append(f"{rank_words(shares)} has no log")
+                if later is None or later.each[place] != begin:  # else it gave nothing before it was stopped
+                    because.append(f"{rank_words(shares)} has no log")
                 continue
             if later is not None and max(run.time for run in runs) > min(run.time for run in later.all_runs):
                 because.append(f"{runs[0].rank} went on after {later.name} had begun from its state")
-            steps, begin, ended = self.chain(runs)
+            steps, ended = self.chain(runs)
             stop = ended if later is None else later.each[place]
             if stop is None:
                 because.append(f"{runs[0].rank} is not at the end of the epoch: {len(steps)} steps are in its log")
@@ -198,20 +201,19 @@ class EpochAudit:
             self.found.again += sum(step >= stop for step in steps)
             yield runs[0].rank, {step: one for step, one in steps.items() if step < stop}
 
-    def chain(self, runs: Sequence[Run]) -> tuple[dict[int, Step], int, int | None]:
-        """Return the steps of one rank that count, the first one, and how many there are if it came to the end.
+    def chain(self, runs: Sequence[Run]) -> tuple[dict[int, Step], int | None]:
+        """Return the steps of one rank that count, and how many there are if it came to the end.
 
         A run from a state replaces what came after that state.
         """
         steps: dict[int, Step] = {}
-        begin = runs[0].begin if runs[0].header.get("dealt") else 0
         for run in runs:
             later = [step for step in steps if step >= run.begin]
             self.found.again += len(later)
             for step in later:
                 del steps[step]
             steps.update(run.steps)
-        return steps, begin, runs[-1].ended
+        return steps, runs[-1].ended
 
     def find_twice(self) -> None:
         """Name records that came in two places: those of one hash, if they are equal."""
@@ -289,6 +291,14 @@ class Generation:
     def dealt(self) -> bool:
         """Whether it went on where other ranks had stopped."""
         return bool(self.header.get("dealt"))
+
+    def begin_of(self, shares: Shares) -> int:
+        """Return how many elements had been delivered where a rank began: an equal part of those of all."""
+        if not self.dealt:
+            return 0
+        found = [(sum(self.each) + count - 1 - index) // count for count, index in shares]
+        run = self.runs.get(shares, self.all_runs)[0]
+        return run.begin if run.begin in found else min(found)
 
     @property
     def header(self) -> Mapping[str, Any]:

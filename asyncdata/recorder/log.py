@@ -109,7 +109,8 @@ class RunLog:
         """Append what is noted to the file, unless nothing has come since; with a state, also where it continues."""
         with self.lock:
             now = (self.noted, why)
-            if not self.pending and (self.last is not None or why != "end") and (why != "end" or self.last == now):
+            new = self.pending or (why == "end" and self.last != now)
+            if not new and not (why == "state" and self.each and self.last is None):  # who goes on with others' shares
                 return
             part = self.files.next_part()
             chain = self.chain if part == self.files.part else b""

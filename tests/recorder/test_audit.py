@@ -95,6 +95,32 @@ def test_another_number_of_ranks_goes_on_and_all_is_complete(tmp_path: Path, aga
     assert found.records == 100
 
 
+def test_ranks_that_gave_nothing_are_no_gap_and_every_missing_run_of_others_is_one(tmp_path: Path) -> None:
+    log, states = tmp_path / "run.jsonl", list[Any]()
+    for index, most in enumerate([3, 0, 2, 2]):
+        with pipeline(log, 4, index).iterate() as batches:
+            for _ in range(most):
+                next(batches)
+            states.append(batches.state_dict())
+    with pipeline(log).iterate(state=merge_states(states)) as batches:
+        state = merge_states([batches.state_dict()])  # stopped before the first step
+    for index in range(3):
+        train(pipeline(log, 3, index), train(pipeline(log, 3, index), state, 5))
+    assert len([*tmp_path.iterdir()]) == 3 + 1 + 3
+    (found,) = seen(tmp_path)
+    assert found.complete, str(found)
+    assert found.records == 100
+    for path in sorted(tmp_path.iterdir()):
+        whole = path.read_text()
+        _, *runs = whole.split('{"log"')
+        for place in range(len(runs)):
+            path.write_text("".join(f'{{"log"{run}' for run in runs[:place] + runs[place + 1 :]))
+            assert not any(one.complete for one in seen(tmp_path)), (path, place)
+        path.unlink()
+        assert not any(one.complete for one in seen(tmp_path)), path
+        path.write_text(whole)
+
+
 def rewritten(path: Path, change: Callable[[list[Any]], None]) -> None:
     """Change the elements of the only run of a log."""
     steps = [json.loads(line) for line in path.read_text().splitlines() if line.startswith("[")]
