@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from argparse import ArgumentParser, Namespace
 from typing import Any
 
+from asyncdata.cli.logs import logs_in
 from asyncdata.cli.pipeline_file import pipeline_of
 from asyncdata.errors import ResumeError
 from asyncdata.recorder.audit import Audit, audit
 from asyncdata.recorder.expected import ExpectedTickets
-from asyncdata.recorder.log_files import paths_of
-from asyncdata.recorder.log_reader import read_logs
 
 __all__ = ("add_parser",)
 
@@ -36,9 +34,7 @@ def add_parser(commands: Any) -> None:
 
 def run(arguments: Namespace) -> int:
     """Print what the logs show."""
-    logs = read_logs(paths_of(arguments.logs))
-    for note in logs.notes:
-        print(f"note: {note}", file=sys.stderr)
+    logs = logs_in(arguments.logs)
     expected = None
     if arguments.against:
         ds = pipeline_of(arguments.against)

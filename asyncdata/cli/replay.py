@@ -7,10 +7,10 @@ from argparse import ArgumentParser, Namespace
 from typing import Any
 
 from asyncdata.cli.inspect import described, shortened, shown
+from asyncdata.cli.logs import logs_in
 from asyncdata.cli.pipeline_file import pipeline_of
 from asyncdata.recorder.locations import words_of_record
-from asyncdata.recorder.log_files import paths_of
-from asyncdata.recorder.log_reader import read_logs, step_origin
+from asyncdata.recorder.log_reader import step_origin
 
 __all__ = ("add_parser",)
 
@@ -37,7 +37,7 @@ def add_parser(commands: Any) -> None:
 
 def run(arguments: Namespace) -> int:
     """Print the records and the element."""
-    origin = step_origin(read_logs(paths_of([arguments.log])), arguments.step, arguments.epoch)
+    origin = step_origin(logs_in([arguments.log]), arguments.step, arguments.epoch)
     ds = pipeline_of(arguments.pipeline)
     if arguments.records:
         for record in ds.locate(origin):

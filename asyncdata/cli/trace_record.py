@@ -6,10 +6,9 @@ from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Mapping
 from typing import Any
 
+from asyncdata.cli.logs import logs_in
 from asyncdata.cli.pipeline_file import pipeline_of
 from asyncdata.recorder.locations import words_of_record
-from asyncdata.recorder.log_files import paths_of
-from asyncdata.recorder.log_reader import read_logs
 
 __all__ = ("add_parser",)
 
@@ -42,9 +41,10 @@ def name_and_number(text: str) -> tuple[str, int]:
 
 def run(arguments: Namespace) -> int:
     """Print the steps."""
-    ds, found = pipeline_of(arguments.pipeline), 0
-    for run in read_logs(paths_of(arguments.logs)).runs:
+    ds, found, logs, unknown = pipeline_of(arguments.pipeline), 0, logs_in(arguments.logs), 0
+    for run in logs.runs:
         for step, (ticket, failed) in run.steps.items():
+            unknown += ticket is None
             records = [] if ticket is None else ds.locate({**run.header, "step": step, "ticket": ticket})
             for record in records:
                 if is_record(record, *arguments.record):
@@ -52,7 +52,9 @@ def run(arguments: Namespace) -> int:
                     how = ", which failed" if failed else ""
                     print(f"epoch {run.epoch}, step {step} of {run.rank}{how}: {words_of_record(record)} ({run.path})")
     if not found:
-        print("in none of these logs")
+        print("in none of these logs", *(["as far as they can be read"] if logs.faults else []), sep=", ")
+    if unknown:
+        print(f"of {unknown} steps it is not known which records they had")
     return 0 if found else 1
 
 

@@ -29,13 +29,16 @@ def state_before(
     record = options.record if record is None else record
     if record is None:
         raise PlanError("state_before() reads the log of a run: give record=, as in Options(record=)")
-    run = run_of(logs_of(record, plan), step, epoch)
+    logs = logs_of(record, plan)
+    run = run_of(logs, step, epoch)
     known = [count for count in run.positions if count <= step]
     if not known:
         raise DataLossError(f"{run.path}: the log does not say where the run of step {step} began")
     count = max(known)
     header = {name: value for name, value in run.header.items() if name not in HEAD}
     state = state_of(header, count, run.positions[count])
+    if "unordered" in header and logs.faults:  # the last run may be among what is damaged, and gave another order
+        raise DataLossError(f"the log is damaged, so the order up to step {step} is not known: {logs.faults[0]}")
     if count == step:
         return state
     if "unordered" in header:

@@ -283,8 +283,15 @@ def test_the_commands_audit_and_replay(tmp_path: Path, capsys: pytest.CaptureFix
     (step,) = [step for step, batch in enumerate(batches) if 7 in batch]
     assert f"epoch 0, step {step} of the one process: range(10) index 7" in capsys.readouterr().out
     assert main(["trace-record", "range(10):99", f"{program}:ds", str(log)]) == 1
-    log.write_bytes(log.read_bytes()[:-200])
+    capsys.readouterr()
+    whole = log.read_bytes()
+    log.write_bytes(whole[:-200])
     assert main(["audit", str(log)]) == 1
+    log.write_bytes(whole.replace(b"[1,", b"[2,"))
+    assert main(["trace-record", "range(10):7", f"{program}:ds", str(log)]) == 1
+    said = capsys.readouterr()
+    assert "in none of these logs, as far as they can be read" in said.out
+    assert "does not have the hash that it had" in said.err
 
 
 KILLED = """

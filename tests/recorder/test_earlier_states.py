@@ -80,6 +80,12 @@ def test_without_an_order_only_states_are_known(tmp_path: Path) -> None:
     with ds.iterate(epoch=0) as batches:
         next(batches), next(batches), next(batches), next(batches)
         batches.state_dict()
+    log = tmp_path / "run.jsonl"
+    whole = log.read_bytes()
+    log.write_bytes(whole.replace(b'"state":4', b'"state":5'))
+    with pytest.raises(ad.DataLossError, match="the log is damaged"):
+        ds.state_before(2)
+    log.write_bytes(whole)
     with pytest.raises(ad.ResumeError, match=r"before step 3 is not known.* are before the steps 0, 4"):
         ds.state_before(3)
 
