@@ -91,6 +91,7 @@ if TYPE_CHECKING:
         ParquetDataset,
         TextLineDataset,
         TFRecordDataset,
+        TokenDataset,
         WebDataset,
     )
     from asyncdata.sources.stateful import Stateful
@@ -140,6 +141,7 @@ __all__ = (
     "TFRecordWriter",
     "TensorSpec",
     "TextLineDataset",
+    "TokenDataset",
     "Trace",
     "VarLenFeature",
     "WebDataset",
@@ -206,6 +208,7 @@ MODULES: Final = {
         "ParquetDataset",
         "TextLineDataset",
         "TFRecordDataset",
+        "TokenDataset",
         "WebDataset",
     ),
     "sources.stateful": ("Stateful",),

@@ -170,6 +170,16 @@ def mds_samples(content: bytes) -> Iterator[Any]:
         yield lost(DAMAGED)
 
 
+def token_windows(content: bytes, length: int, overlap: int) -> Iterator[Any]:
+    """Windows of 16-bit tokens, the last of which may be shorter."""
+    if len(content) % 2:
+        yield lost(DAMAGED)
+        return
+    tokens = np.frombuffer(content, np.uint16)
+    for begin in range(0, max(min(1, len(tokens)), len(tokens) - overlap), length - overlap):
+        yield tokens[begin : begin + length]
+
+
 def npy_rows(content: bytes) -> Iterator[Any]:
     """The rows of an array, or dicts of rows; of one that is cut short those that lie one after the other."""
     if content.startswith(b"PK"):

@@ -263,6 +263,7 @@ CALLS: dict[str, dict[str, Any]] = {
     "TFRecordWriter": {"path": "a.tfrecord"},
     "TensorSpec": {},
     "TextLineDataset": NAMES,
+    "TokenDataset": {**NAMES, "window": 4, "dtype": "uint16"},
     "Trace": {},
     "VarLenFeature": {"dtype": "int64"},
     "WebDataset": NAMES,

@@ -18,6 +18,7 @@ from asyncdata.formats.npy import MAGIC as NPY
 from asyncdata.formats.tar import BLOCK, member_of
 from asyncdata.formats.tf_example import decode_example
 from asyncdata.formats.tfrecord import HEADER, length_intact
+from asyncdata.formats.tokens import MAGIC as TOKENS
 from asyncdata.readers import (
     ArrayRecordDataset,
     ArrowDataset,
@@ -28,10 +29,12 @@ from asyncdata.readers import (
     ParquetDataset,
     TextLineDataset,
     TFRecordDataset,
+    TokenDataset,
     WebDataset,
 )
 from asyncdata.readers.make_csv_dataset import make_csv_dataset
 from asyncdata.sources.listing import is_pattern, matching
+from asyncdata.sources.tokens import index_path
 from asyncdata.storage import StorageOptions, is_local, is_web, local_path, read_head, store_for, without_query
 from asyncdata.storage.cached import blocking
 
@@ -52,11 +55,18 @@ def csv_records(names: list[str], *, storage_options: Storage = None) -> Dataset
     return make_csv_dataset(patterns, 1, num_epochs=1, shuffle=False, storage_options=storage_options).unbatch()
 
 
+def documents(names: list[str], *, storage_options: Storage = None) -> Dataset[Any]:
+    """Return the documents of Megatron's files, each of which is named, or its index, or both."""
+    paths = [f"{name.removesuffix('.idx')}.bin" if name.endswith(".idx") else name for name in names]
+    return TokenDataset([*dict.fromkeys(paths)], storage_options=storage_options)
+
+
 READERS: Final[dict[str, Callable[..., Dataset[Any]]]] = {
     "Parquet": ParquetDataset,
     "Arrow": ArrowDataset,
     "NumPy": NpyDataset,
     "MDS": MdsDataset,
+    "Megatron's tokens": documents,
     "ArrayRecord": ArrayRecordDataset,
     "WebDataset": WebDataset,
     "TFRecord": TFRecordDataset,
@@ -143,6 +153,8 @@ def kind_of(paths: Sequence[str], storage: Storage = None) -> tuple[str, str]:
 def kind_of_file(path: str, options: StorageOptions | None) -> tuple[str, str]:
     """Return the format and the compression of a file."""
     head = blocking(lambda: read_head(path, HEAD, options))
+    if path.endswith(".bin") and has_token_index(path, options):
+        return "Megatron's tokens", ""
     compression = "" if is_record(head) else recognised(head[:HEAD_BYTES]) or ""
     if compression:
         head = expanded(head, compression, path)
@@ -153,6 +165,14 @@ def kind_of_file(path: str, options: StorageOptions | None) -> tuple[str, str]:
     if kind is None:
         raise PlanError(f"{without_query(path)}: it begins with {head[:16]!r}, like no known format")
     return kind, compression
+
+
+def has_token_index(path: str, options: StorageOptions | None) -> bool:
+    """Return whether the index of Megatron's tokens is beside a file."""
+    try:
+        return blocking(lambda: read_head(index_path(path), len(TOKENS), options)) == TOKENS
+    except OSError:
+        return False
 
 
 def expanded(head: bytes, compression: str, path: str) -> bytes:
@@ -178,7 +198,13 @@ def is_archive(head: bytes) -> bool:
 
 def by_bytes(head: bytes, cut: bool) -> str | None:
     """Return the format that begins with these bytes."""
-    for begin, kind in ((b"PAR1", "Parquet"), (b"ARROW1", "Arrow"), (b"\xff\xff\xff\xff", "Arrow"), (NPY, "NumPy")):
+    for begin, kind in (
+        (b"PAR1", "Parquet"),
+        (b"ARROW1", "Arrow"),
+        (b"\xff\xff\xff\xff", "Arrow"),
+        (NPY, "NumPy"),
+        (TOKENS, "Megatron's tokens"),
+    ):
         if head.startswith(begin):
             return kind
     if head.startswith(RIEGELI):

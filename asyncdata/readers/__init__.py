@@ -12,6 +12,7 @@ from asyncdata.readers.npy import NpyDataset
 from asyncdata.readers.parquet import ParquetDataset
 from asyncdata.readers.text_line import TextLineDataset
 from asyncdata.readers.tfrecord import TFRecordDataset
+from asyncdata.readers.tokens import TokenDataset
 from asyncdata.readers.webdataset import WebDataset
 
 __all__ = (
@@ -25,5 +26,6 @@ __all__ = (
     "ParquetDataset",
     "TFRecordDataset",
     "TextLineDataset",
+    "TokenDataset",
     "WebDataset",
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import struct
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -79,12 +80,22 @@ def mds(folder: Path) -> Path:
     return folder
 
 
+def tokens(folder: Path) -> Path:
+    folder.mkdir()
+    tokens, ends = np.arange(1, 11, dtype=np.int32), np.arange(6)
+    tokens.tofile(folder / "a.bin")
+    index = [b"MMIDIDX\0\0", struct.pack("<QBQQ", 1, 4, 5, 6), np.int32([2] * 5).tobytes(), (ends[:5] * 8).tobytes()]
+    (folder / "a.idx").write_bytes(b"".join([*index, ends.tobytes()]))
+    return folder
+
+
 KINDS: dict[str, tuple[Callable[[Path], Path], str, str]] = {
     "jsonl": (jsonl, "JSON Lines", "{'id': int, 'name': str}"),
     "tfrecord": (tfrecord, "TFRecord", "{'id': int64 (1,), 'name': object (1,)}"),
     "tar": (tar, "WebDataset", "{'__key__': str, 'cls': int, 'txt': str}"),
     "npy": (npy, "NumPy", "int64 (2,)"),
     "mds": (mds, "MDS", "{'id': int, 'name': str}"),
+    "tokens": (tokens, "Megatron's tokens, 2 files", "int32 (2,)"),
     "text": (text, "text", "bytes"),
     "csv": (csv, "CSV", "{'id': int32, 'name': bytes}"),
     "pictures": (pictures, "folder of pictures in 2 classes", "(bytes, int)"),

@@ -137,6 +137,7 @@ def examples(folder: Path) -> dict[str, ad.Dataset[Any]]:
         "PackSequences": ragged.pack_sequences(8),
         "MdsFile": ad.MdsDataset(f"{path}.mds"),
         "NpyFile": ad.NpyDataset(path),
+        "TokenFile": ad.TokenDataset(path, 4, dtype="uint8"),
         "ParquetFile": ad.Dataset(ParquetFile(path)),
         "PadToCardinality": RANGE.apply(ad.experimental.pad_to_cardinality(10)),
         "PaddedBatch": ragged.padded_batch(2),

@@ -87,9 +87,10 @@ def folder() -> Folder:
     add_samples(made)
     add_arrays(made)
     add_shards(made)
+    add_tokens(made)
     add_fixed(made)
     add_tables(made)
-    for kind in ("records", "lines", "jsonl", "tar", "npy", "mds", "fixed", "csv"):
+    for kind in ("records", "lines", "jsonl", "tar", "npy", "mds", "tokens", "fixed", "csv"):
         made.found[f"missing.{kind}"] = [MISSING]
     add_database(made.path / "table.db")
     (made.path / "table").write_text("number,half\n" + "".join(f"{row},{row / 2}\n" for row in range(7)))
@@ -169,6 +170,18 @@ def add_shards(made: Folder) -> None:
     made.add("d.mds", mds_shard(columns, []), reference.mds_samples)
 
 
+def add_tokens(made: Folder) -> None:
+    """Tokens; one file is cut short."""
+    meaning = partial(reference.token_windows, length=4, overlap=1)
+    content = np.arange(48, dtype=np.uint16).tobytes()
+    for name, part in (("a", content), ("b", content[:2]), ("c", b""), ("d", content[:-5])):
+        made.add(f"{name}.tokens", part, meaning)
+
+
+def tokens(names: Any, num_parallel_reads: int | None = None, **_: Any) -> ad.Dataset[Any]:
+    return ad.TokenDataset(names, 4, 1, "uint16", drop_remainder=False, num_parallel_reads=num_parallel_reads)
+
+
 def add_fixed(made: Folder) -> None:
     """Records of three bytes after a header of two and before a footer of one."""
     records = [b"%03d" % number for number in range(31)]
@@ -221,6 +234,7 @@ READERS: dict[str, Callable[..., ad.Dataset[Any]]] = {
     "tar": ad.WebDataset,
     "npy": ad.NpyDataset,
     "mds": lambda names, compression_type=None, **how: ad.MdsDataset(names, **how),  # names tell the compression
+    "tokens": tokens,
     "fixed": lambda names, **how: ad.FixedLengthRecordDataset(names, 3, 2, 1, **how),
     "csv": lambda names, **how: ad.experimental.CsvDataset(names, DEFAULTS, **how),
 }
@@ -232,7 +246,7 @@ def file_sources(draw: st.DrawFn, kinds: Sequence[str] = ()) -> FileSource:
     kind = draw(st.sampled_from(kinds or [*READERS, *OTHERS]))
     if kind in OTHERS:
         return OTHERS[kind](draw)
-    compressed = draw(st.sampled_from([False, False, True]))
+    compressed = kind != "tokens" and draw(st.sampled_from([False, False, True]))
     names = draw(st.lists(st.sampled_from(folder().of(kind, compressed)), min_size=1, max_size=3))
     how: dict[str, Any] = {"compression_type": "GZIP"} if compressed else {}
     if (size := draw(st.sampled_from([None, 1, 37]))) is not None:

@@ -64,6 +64,7 @@ DRAWN_AS = {"list_files": ["from_iterable"], "rebatch": ["batch"]}
 FILE_LABELS = {
     **{kind: reader.__name__ for kind, reader in READERS.items()},
     "mds": "MdsDataset(",
+    "tokens": "TokenDataset(",
     "fixed": "FixedLengthRecordDataset(",
     "csv": "CsvDataset(",
     "sql": "SqlDataset(",

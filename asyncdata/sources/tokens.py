@@ -1,0 +1,246 @@
+"""Files of tokens as a source: windows of one length, documents or sequences, in order or any by its number."""
+
+from __future__ import annotations
+
+import copy
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import pairwise
+from typing import Any, ClassVar, Final
+
+import numpy as np
+import numpy.typing as npt
+from numpy.lib.stride_tricks import sliding_window_view
+
+from asyncdata.elements.columns import ColumnBatch
+from asyncdata.errors import DataLossError
+from asyncdata.executors.scope import Scope
+from asyncdata.formats.tokens import HEADER_BYTES, TokenIndex, TokenWindows, index_of
+from asyncdata.graph.node import PHYSICAL
+from asyncdata.runtime.block import Blocks, Demand
+from asyncdata.runtime.tickets import END, Position
+from asyncdata.sources.numbered_files import NumberedFile, NumberedFiles
+from asyncdata.sources.parsed_files import BEGINNING, FileId, FilePlace, ParsedChunk
+from asyncdata.storage import BLOCK_BYTES, AnyPart, StorageOptions, opened, without_query
+from asyncdata.storage.base import Status
+
+__all__ = ("TokenFile", "TokenFiles", "TokenLayout", "index_path")
+
+MOST: Final = 4096
+"""How many documents or sequences are read at once, if they are short."""
+
+
+@dataclass(frozen=True)
+class TokenLayout:
+    """What the elements of files of tokens are, and where the tokens begin."""
+
+    window: TokenWindows | str
+    """Windows, or "document" or "sequence"."""
+    dtype: np.dtype[Any] | None = None
+    """The dtype of raw files; `None` for those with an index."""
+    header_bytes: int = 0
+
+
+@dataclass
+class KnownTokens:
+    """What is known of a file without reading its tokens."""
+
+    status: Status
+    dtype: np.dtype[Any]
+    count: int
+    index: TokenIndex | None = None
+    index_status: Status | None = None
+    error: OSError | DataLossError | None = None
+    """The error that replaces the file; it is its only element."""
+
+
+class TokenFiles(NumberedFiles):
+    """Files of tokens of one layout. Their sizes, and the headers of their indexes, are read once."""
+
+    method: ClassVar = "TokenDataset"
+
+    def __init__(self, layout: TokenLayout, storage: StorageOptions | None = None) -> None:
+        self.layout = layout
+        self.storage = storage
+        self.known: dict[str, KnownTokens] = {}
+
+    def of(self, path: str) -> KnownTokens:
+        """Return what is known of a file."""
+        if path not in self.known:
+            try:
+                self.known[path] = self.inspect(path)
+            except (OSError, DataLossError) as error:
+                self.known[path] = KnownTokens(Status(-1, 0), np.dtype("u1"), 1, error=error.with_traceback(None))
+        return self.known[path]
+
+    def inspect(self, path: str) -> KnownTokens:
+        """Read the header of a file's index, if it has one, and compare it with the file."""
+        with opened(path, self.storage) as file:
+            status = file.status()
+        if self.layout.dtype is not None:
+            return KnownTokens(status, self.layout.dtype, self.windows_in(path, status, self.layout.dtype))
+        with opened(beside := index_path(path), self.storage) as file:
+            try:
+                index = index_of(file.read_at(0, HEADER_BYTES))
+                index.check(file.read_at, file.status().size, status.size)
+            except ValueError as error:
+                raise DataLossError(f"{without_query(beside)}: {error}: it is damaged, or of other tokens") from None
+            known = KnownTokens(status, index.dtype, 0, index, file.status())
+        if self.layout.window == "sequence":
+            known.count = index.sequences
+        else:
+            is_document = self.layout.window == "document"
+            known.count = index.documents if is_document else self.windows_in(path, status, index.dtype)
+        return known
+
+    def windows_in(self, path: str, status: Status, dtype: np.dtype[Any]) -> int:
+        """Return how many windows a file has; `DataLossError` if it does not consist of tokens."""
+        assert isinstance(self.layout.window, TokenWindows)
+        tokens, rest = divmod(status.size - self.layout.header_bytes, dtype.itemsize)
+        if tokens < 0 or rest:
+            after = f" after a header of {self.layout.header_bytes}" if self.layout.header_bytes else ""
+            raise DataLossError(f"{without_query(path)}: {status.size} bytes are no tokens of {dtype}{after}")
+        return self.layout.window.count(tokens)
+
+    def count(self, path: str) -> int:
+        return self.of(path).count
+
+    def position(self, path: str, number: int) -> Position:
+        known = self.of(path)
+        if number >= known.count:
+            return END
+        return [os.path.basename(without_query(path)), known.status.size, number, 0, 0]
+
+    def is_broken(self, path: str) -> bool:
+        return self.of(path).error is not None
+
+    def at_once(self) -> int:
+        """Return how many windows or documents have about the size of a block."""
+        sizes = [known.status.size / max(1, known.count) for known in self.known.values()]
+        return int(min(MOST, BLOCK_BYTES // max(1, *sizes, 1)))
+
+    def read_file(self, path: str, records: Sequence[int]) -> list[Any]:
+        known = self.of(path)
+        if known.error is not None:
+            return [known.error] * len(records)
+        found: list[Any] = []
+        with opened(path, self.storage) as file:
+            self.check(path, file, known.status)
+            for start, stop in runs(records):
+                found.extend(self.run_of(path, file, known, start, stop))
+        return found
+
+    def check(self, path: str, file: AnyPart, status: Status | None) -> None:
+        """Raise unless a file is as it was."""
+        if file.status() != status:
+            raise DataLossError(f"{without_query(path)}: the file has changed since the dataset first looked")
+
+    def run_of(self, path: str, file: AnyPart, known: KnownTokens, start: int, stop: int) -> Sequence[Any]:
+        """Return consecutive elements, errors in the places of lost ones."""
+        read = self.windows if isinstance(self.layout.window, TokenWindows) else self.parts
+        try:
+            return read(path, file, known, start, stop)
+        except DataLossError as error:
+            if stop - start == 1:
+                return [error.with_traceback(None)]
+        return [self.run_of(path, file, known, one, one + 1)[0] for one in range(start, stop)]
+
+    def windows(self, path: str, file: AnyPart, known: KnownTokens, start: int, stop: int) -> Any:
+        """Return consecutive windows, as rows of one array if they have one length."""
+        layout, size = self.layout, known.dtype.itemsize
+        assert isinstance(layout.window, TokenWindows)
+        length, step = layout.window.length, layout.window.step
+        begin = layout.header_bytes + start * step * size
+        end = begin + ((stop - start - 1) * step + length) * size
+        tokens = tokens_at(path, file, known, begin, min(end, known.status.size))
+        if end > known.status.size:
+            return [tokens[at : at + length].copy() for at in range(0, step * (stop - start), step)]
+        return sliding_window_view(tokens, length)[::step].copy()
+
+    def parts(self, path: str, file: AnyPart, known: KnownTokens, start: int, stop: int) -> Sequence[Any]:
+        """Return consecutive documents or sequences."""
+        assert known.index is not None
+        with opened(beside := index_path(path), self.storage) as index:
+            self.check(beside, index, known.index_status)
+            try:
+                ends = known.index.ends(index.read_at, start, stop, documents=self.layout.window == "document")
+            except ValueError as error:
+                raise DataLossError(f"{without_query(beside)}: {error}") from None
+        tokens = tokens_at(path, file, known, int(ends[0]), int(ends[-1]))
+        places = ((ends - ends[0]) // known.dtype.itemsize).tolist()
+        return [tokens[begin:end].copy() for begin, end in pairwise(places)]
+
+    def chunk(self, path: str, start: int) -> ParsedChunk:
+        """Return the next elements, of about the size of a block; an error that replaces the rest is the last one."""
+        known = self.of(path)
+        stop = min(known.count, start + max(1, self.at_once()))
+        try:
+            if known.error is not None:
+                raise copy.copy(known.error)
+            with opened(path, self.storage) as file:
+                self.check(path, file, known.status)
+                found = self.run_of(path, file, known, start, stop)
+        except (OSError, DataLossError) as error:
+            return ParsedChunk([error.with_traceback(None)], 0, lost=True)
+        return ParsedChunk(ColumnBatch(found, len(found), owned=True) if isinstance(found, np.ndarray) else [*found], 0)
+
+    def is_end(self, path: str, record: int) -> bool:
+        return self.is_broken(path)
+
+
+def tokens_at(path: str, file: AnyPart, known: KnownTokens, begin: int, end: int) -> npt.NDArray[Any]:
+    """Return the tokens in some bytes of a file."""
+    data = bytearray(end - begin)
+    if file.fill_at(begin, memoryview(data)) < len(data):
+        raise DataLossError(f"{without_query(path)}: it ends before byte {end}, where tokens were expected")
+    return np.frombuffer(data, known.dtype)
+
+
+def runs(records: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Yield where consecutive numbers begin and end."""
+    begin = 0
+    for place in range(1, len(records) + 1):
+        if place == len(records) or records[place] != records[place - 1] + 1:
+            yield records[begin], records[place - 1] + 1
+            begin = place
+
+
+def index_path(path: str) -> str:
+    """Return the path of the index of a file; what follows a `?` in a URL stays at the end."""
+    return path.replace(name := without_query(path), f"{name.removesuffix('.bin')}.idx", 1)
+
+
+@dataclass(frozen=True, eq=False)
+class TokenFile(NumberedFile):
+    """The windows, documents or sequences of one file. A file that is damaged as a whole is one error."""
+
+    method: ClassVar[str] = "TokenDataset"
+
+    files: TokenFiles = field(kw_only=True, repr=False, metadata=PHYSICAL)
+    layout: TokenLayout = field(kw_only=True, repr=False)
+
+    @property
+    def signature(self) -> Any:
+        return None
+
+    async def blocks(self, scope: Scope, want: Demand, position: Position) -> Blocks:
+        """Yield the elements in order, which are read in a thread."""
+        place = BEGINNING if position is None else self.parse_position(position, lambda fields: FilePlace(*fields))
+        name = os.path.basename(self.shown)
+        place.check_name(self, name)
+        known = await scope.in_thread(partial(self.files.of, self.path))
+        if known.error is not None:
+            place.check_error(self, known.error)
+        file = FileId(name, known.status.size)
+        place.check(self, file)
+        number = place.record + place.skip
+        lost = False
+        while number < known.count and not lost:
+            found = await scope.in_thread(partial(self.files.chunk, self.path, number))
+            elements, lost = found.elements, found.lost
+            while elements:
+                part, elements = elements[: want.items], elements[want.items :]
+                yield self.block(file, ParsedChunk(part, 0, lost=lost), number)
+                number += len(part)
