@@ -180,6 +180,19 @@ def token_windows(content: bytes, length: int, overlap: int) -> Iterator[Any]:
         yield tokens[begin : begin + length]
 
 
+def lit_samples(content: bytes) -> Iterator[Any]:
+    """The samples of a chunk of LitData with a number and a text; of one that is cut short those before."""
+    (count,) = struct.unpack_from("<I", content)
+    ends = struct.unpack_from(f"<{count + 1}I", content, 4)
+    for begin, end in itertools.pairwise(end for end in ends if end <= len(content)):
+        try:
+            yield {"id": struct.unpack_from("<q", content, begin + 8)[0], "name": content[begin + 16 : end].decode()}
+        except UnicodeDecodeError:
+            yield DAMAGED
+    if len(content) != ends[-1]:
+        yield lost(DAMAGED)
+
+
 def npy_rows(content: bytes) -> Iterator[Any]:
     """The rows of an array, or dicts of rows; of one that is cut short those that lie one after the other."""
     if content.startswith(b"PK"):

@@ -24,6 +24,7 @@ from asyncdata.readers import (
     ArrowDataset,
     ImageFolderDataset,
     JsonLinesDataset,
+    LitDataset,
     MdsDataset,
     NpyDataset,
     ParquetDataset,
@@ -129,6 +130,8 @@ def found_in(folder: str) -> Found:
         return Found("saved dataset", [folder], Dataset[Any].load(folder))
     if Path(folder, "index.json").exists() and any(".mds" in path.name for path in inside):
         return Found("MDS", [folder], MdsDataset(folder))
+    if Path(folder, "index.json").exists() and any(path.name.startswith("chunk-") for path in inside):
+        return Found("LitData", [folder], LitDataset(folder))
     files = [str(path) for path in inside if path.is_file()]
     if not files and inside:
         pictures = ImageFolderDataset(folder)

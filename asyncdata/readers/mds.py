@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import os
-import posixpath
 import re
-from collections.abc import Mapping
 from functools import partial
 from itertools import chain
 from typing import Any, Final, cast
 
 from asyncdata.dataset import Dataset
 from asyncdata.elements.validation import check_flag
-from asyncdata.errors import DataLossError, PlanError
+from asyncdata.errors import PlanError
+from asyncdata.formats.mds import MdsFormat
 from asyncdata.readers.files import (
     CacheFolder,
     Filename,
@@ -25,9 +23,9 @@ from asyncdata.readers.files import (
     files_of,
     path_of,
 )
-from asyncdata.sources.mds import MdsFile, MdsFiles
-from asyncdata.storage import StorageOptions, is_local, local_path, read_head, without_query
-from asyncdata.storage.cached import blocking
+from asyncdata.readers.folder_index import inside, joined, reading_index
+from asyncdata.sources.shards import MdsFile, MdsFiles
+from asyncdata.storage import StorageOptions, is_local, local_path, without_query
 
 __all__ = ("MdsDataset",)
 
@@ -38,9 +36,6 @@ SHARD: Final = re.compile(r"\.mds(?:\.(\w+))?$")
 
 COMPRESSIONS: Final = {"": "", "zstd": "ZSTD", "gz": "GZIP", "bz2": "BZ2"}
 """Our names of the compressions by the endings of shards."""
-
-LARGEST_INDEX: Final = 1 << 30
-"""More bytes than any `index.json` has."""
 
 
 class MdsDataset(Dataset[dict[str, Any]]):
@@ -93,13 +88,13 @@ class MdsDataset(Dataset[dict[str, Any]]):
         allowed = check_flag(METHOD, "allow_pickle", allow_pickle)
         counts: dict[str, int] = {}
         names = shards_of(filenames, split, storage, counts)
-        files = MdsFiles(allowed, counts, storage) if check_index(METHOD, index, None) else None
+        form = MdsFormat(allowed, counts)
+        files = MdsFiles(form, storage) if check_index(METHOD, index, None) else None
         open_one = partial(
             mds_file,
             block_bytes=block_size(METHOD, buffer_size),
             files=files,
-            allow_pickle=allowed,
-            counts=counts,
+            form=form,
             storage=storage,
         )
         for name in cast("list[str]", names) if isinstance(names, list) else ():
@@ -108,18 +103,12 @@ class MdsDataset(Dataset[dict[str, Any]]):
 
 
 def mds_file(
-    filename: Filename,
-    block_bytes: int,
-    files: MdsFiles | None,
-    allow_pickle: bool,
-    counts: Mapping[str, int],
-    storage: StorageOptions | None,
+    filename: Filename, block_bytes: int, files: MdsFiles | None, form: MdsFormat, storage: StorageOptions | None
 ) -> MdsFile:
     """Return the source for one shard."""
     path = path_of(METHOD, filename, storage, indexed=files is not None)
     compression = compression_of(path, files is not None)
-    how: Any = {"files": files, "allow_pickle": allow_pickle, "samples": counts.get(path), "storage": storage}
-    return MdsFile(path, compression, block_bytes, **how)
+    return MdsFile(path, compression, block_bytes, files=files, form=form, storage=storage)
 
 
 def compression_of(path: str, index: bool) -> str:
@@ -163,14 +152,10 @@ def is_shard(path: str) -> bool:
 def shards_in(folder: str, split: str | None, storage: StorageOptions | None, counts: dict[str, int]) -> list[str]:
     """Return the paths of the shards of a folder, in order; `DataLossError` if its index is damaged."""
     root = joined(folder, split or "")
-    path = joined(root, "index.json")
-    content = blocking(lambda: read_head(path, LARGEST_INDEX, storage))
-    try:
-        found = [(shard_in(root, entry), entry.get("samples")) for entry in json.loads(content)["shards"]]
+    with reading_index(root, "MDS", storage) as index:
+        found = [(shard_in(root, entry), entry.get("samples")) for entry in index["shards"]]
         counts.update((path, count) for path, count in found if type(count) is int)
         return [path for path, _ in found]
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        raise DataLossError(f"{without_query(path)}: it is no index of MDS: {type(error).__name__}: {error}") from None
 
 
 def shard_in(root: str, entry: Any) -> str:
@@ -181,16 +166,3 @@ def shard_in(root: str, entry: Any) -> str:
     if not packed or (raw and is_local(raw) and os.path.exists(local_path(raw))):
         return raw
     return packed
-
-
-def inside(name: str) -> str:
-    """Return a name that stays in its folder."""
-    if posixpath.isabs(name) or ".." in re.split(r"[/\\]", name) or "://" in name:
-        raise ValueError(f"the shard {name!r} is outside of the folder")
-    return name
-
-
-def joined(folder: str, name: str) -> str:
-    """Return the path or URL of a name in a folder; what follows a `?` in a URL stays at the end."""
-    address, mark, query = folder.partition("?") if not is_local(folder) else (folder, "", "")
-    return f"{address.rstrip('/')}/{name}{mark}{query}" if name else folder

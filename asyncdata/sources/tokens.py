@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
@@ -61,9 +61,16 @@ class TokenFiles(NumberedFiles):
 
     method: ClassVar = "TokenDataset"
 
-    def __init__(self, layout: TokenLayout, storage: StorageOptions | None = None) -> None:
+    def __init__(
+        self,
+        layout: TokenLayout,
+        storage: StorageOptions | None = None,
+        spans: Mapping[str, tuple[int, int]] | None = None,
+    ) -> None:
         self.layout = layout
         self.storage = storage
+        self.spans = spans or {}
+        """Where the tokens of files begin and end, if an index says it."""
         self.known: dict[str, KnownTokens] = {}
 
     def of(self, path: str) -> KnownTokens:
@@ -98,7 +105,12 @@ class TokenFiles(NumberedFiles):
     def windows_in(self, path: str, status: Status, dtype: np.dtype[Any]) -> int:
         """Return how many windows a file has; `DataLossError` if it does not consist of tokens."""
         assert isinstance(self.layout.window, TokenWindows)
-        tokens, rest = divmod(status.size - self.layout.header_bytes, dtype.itemsize)
+        begin, end = self.spans.get(path, (self.layout.header_bytes, status.size))
+        if status.size != end:
+            raise DataLossError(
+                f"{without_query(path)}: it has {status.size} bytes, and {end} by the index of its folder"
+            )
+        tokens, rest = divmod(end - begin, dtype.itemsize)
         if tokens < 0 or rest:
             after = f" after a header of {self.layout.header_bytes}" if self.layout.header_bytes else ""
             raise DataLossError(f"{without_query(path)}: {status.size} bytes are no tokens of {dtype}{after}")
@@ -152,7 +164,7 @@ class TokenFiles(NumberedFiles):
         layout, size = self.layout, known.dtype.itemsize
         assert isinstance(layout.window, TokenWindows)
         length, step = layout.window.length, layout.window.step
-        begin = layout.header_bytes + start * step * size
+        begin = self.spans.get(path, (layout.header_bytes, 0))[0] + start * step * size
         end = begin + ((stop - start - 1) * step + length) * size
         tokens = tokens_at(path, file, known, begin, min(end, known.status.size))
         if end > known.status.size:

@@ -15,6 +15,7 @@ import pytest
 import asyncdata as ad
 from asyncdata.__main__ import main
 from tests.formats.table import FORMATS
+from tests.litdata import lit_chunk, write_index
 
 Capture = pytest.CaptureFixture[str]
 
@@ -80,6 +81,12 @@ def mds(folder: Path) -> Path:
     return folder
 
 
+def litdata(folder: Path) -> Path:
+    folder.mkdir()
+    (folder / "chunk-0-0.bin").write_bytes(lit_chunk([(row["id"], row["name"].encode()) for row in ROWS]))
+    return write_index(folder, {"chunk-0-0.bin": 5})
+
+
 def tokens(folder: Path) -> Path:
     folder.mkdir()
     tokens, ends = np.arange(1, 11, dtype=np.int32), np.arange(6)
@@ -95,6 +102,7 @@ KINDS: dict[str, tuple[Callable[[Path], Path], str, str]] = {
     "tar": (tar, "WebDataset", "{'__key__': str, 'cls': int, 'txt': str}"),
     "npy": (npy, "NumPy", "int64 (2,)"),
     "mds": (mds, "MDS", "{'id': int, 'name': str}"),
+    "litdata": (litdata, "LitData", "{'id': int, 'name': str}"),
     "tokens": (tokens, "Megatron's tokens, 2 files", "int32 (2,)"),
     "text": (text, "text", "bytes"),
     "csv": (csv, "CSV", "{'id': int32, 'name': bytes}"),

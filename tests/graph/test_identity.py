@@ -22,12 +22,14 @@ from asyncdata.checkpoint import fingerprint, plan_labels
 from asyncdata.devices.simulated import Accelerator
 from asyncdata.executors.function_call import Call
 from asyncdata.formats.fixed_length import FixedLayout
+from asyncdata.formats.litdata import LitFormat
 from asyncdata.graph.content_hash import contents
 from asyncdata.graph.node import Node, nodes_of
 from asyncdata.sources.arrow import ArrowFile
 from asyncdata.sources.fixed_length import FixedFiles
 from asyncdata.sources.listing import Listing
 from asyncdata.sources.parquet import ParquetFile
+from asyncdata.sources.shards import LitFile
 from asyncdata.transforms.flat_map import FlatMap
 from asyncdata.transforms.group_by_reducer import Calls
 from asyncdata.transforms.padded_batch import Padding
@@ -53,6 +55,7 @@ ABSTRACT = {
     "NumberedFile",
     "OneForOne",
     "ParsedFile",
+    "ShardFile",
     "IndexedSource",
     "IteratorSource",
     "InMemorySource",
@@ -136,6 +139,7 @@ def examples(folder: Path) -> dict[str, ad.Dataset[Any]]:
         "MapBatches": RANGE.map(number, batch=2),
         "PackSequences": ragged.pack_sequences(8),
         "MdsFile": ad.MdsDataset(f"{path}.mds"),
+        "LitFile": ad.Dataset(LitFile(path, form=LitFormat())),
         "NpyFile": ad.NpyDataset(path),
         "TokenFile": ad.TokenDataset(path, 4, dtype="uint8"),
         "ParquetFile": ad.Dataset(ParquetFile(path)),

@@ -25,6 +25,7 @@ from asyncdata.formats.tfrecord import frame
 from asyncdata.sources.listing import Listing
 from asyncdata.web.queued import Queued
 from tests import reference
+from tests.litdata import lit_chunk, write_index
 from tests.mds import mds_shard
 from tests.queues import ListQueue
 from tests.reference import Failed
@@ -88,9 +89,10 @@ def folder() -> Folder:
     add_arrays(made)
     add_shards(made)
     add_tokens(made)
+    add_chunks(made)
     add_fixed(made)
     add_tables(made)
-    for kind in ("records", "lines", "jsonl", "tar", "npy", "mds", "tokens", "fixed", "csv"):
+    for kind in ("records", "lines", "jsonl", "tar", "npy", "mds", "lit", "tokens", "fixed", "csv"):
         made.found[f"missing.{kind}"] = [MISSING]
     add_database(made.path / "table.db")
     (made.path / "table").write_text("number,half\n" + "".join(f"{row},{row / 2}\n" for row in range(7)))
@@ -168,6 +170,15 @@ def add_shards(made: Folder) -> None:
     made.add("b.mds", mds_shard(columns, [*rows[:4], [rows[4][0], b"\xff"], *rows[5:9]]), reference.mds_samples)
     made.add("c.mds", mds_shard(columns, rows[:8])[:-5], reference.mds_samples)
     made.add("d.mds", mds_shard(columns, []), reference.mds_samples)
+
+
+def add_chunks(made: Folder) -> None:
+    """Chunks of samples; of one a sample is no text, another is cut short, another is missing."""
+    rows = [(number, b"#%d" % number) for number in range(23)]
+    made.add("a.lit", lit_chunk(rows), reference.lit_samples)
+    made.add("b.lit", lit_chunk([*rows[:4], (4, b"\xff"), *rows[5:9]]), reference.lit_samples)
+    made.add("c.lit", lit_chunk(rows[:8])[:-5], reference.lit_samples)
+    write_index(made.path, {"a.lit": 23, "b.lit": 9, "missing.lit": 1, "c.lit": 8})
 
 
 def add_tokens(made: Folder) -> None:
@@ -328,6 +339,14 @@ def listed_pages(draw: st.DrawFn) -> FileSource:
     return FileSource(f"listing({pattern})", lambda: ad.Dataset(Listing(begin + pattern)).map(os.path.basename), found)
 
 
+def chunks_of_litdata(draw: st.DrawFn) -> FileSource:
+    """What is in a folder of chunks."""
+    how = draw(st.sampled_from([{}, {"index": True}, {"num_parallel_reads": 2}, {"buffer_size": 37}]))
+    found = elements_of(["a.lit", "b.lit", "missing.lit", "c.lit"], how.get("num_parallel_reads"))
+    path = folder().path
+    return FileSource(f"litdata({how})", lambda: ad.LitDataset(path, **how), found)
+
+
 def stored_items(_: st.DrawFn) -> FileSource:
     """What a durable channel has stored."""
     path = folder().path / "channel"  # written here: inside of `flat_map` an event loop runs already
@@ -350,6 +369,7 @@ OTHERS: dict[str, Callable[[st.DrawFn], FileSource]] = {
     "saved": saved_elements,
     "listed": listed_files,
     "table": batches_of_a_table,
+    "litdata": chunks_of_litdata,
     "stored": stored_items,
     "queued": queued_messages,
 }

@@ -31,6 +31,7 @@ ABSTRACT = {
     "InMemorySource",
     "IndexedSource",
     "NumberedFile",
+    "ShardFile",
     "OneForOne",
     "ParsedFile",
     "IteratorSource",

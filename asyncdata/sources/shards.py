@@ -1,22 +1,22 @@
-"""Shards of MDS as a source of samples: read in order, or any sample by its number."""
+"""Shards of MDS and LitData as a source of samples: read in order, or any sample by its number."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from struct import unpack
 from typing import Any, ClassVar
 
 from asyncdata.errors import DataLossError
-from asyncdata.formats.mds import BEGIN_BYTES, MdsHeader, MdsLayout, MdsParser, header_of, header_size
+from asyncdata.formats.shards import BEGIN_BYTES, Layout, ShardFormat, ShardHeader, ShardParser
 from asyncdata.graph.node import PHYSICAL
 from asyncdata.runtime.tickets import END, Position
 from asyncdata.sources.numbered_files import NumberedFile, NumberedFiles
 from asyncdata.storage import AnyPart, StorageOptions, opened, read_head, without_query
 from asyncdata.storage.base import Status
 
-__all__ = ("MdsFile", "MdsFiles")
+__all__ = ("LitFile", "LitFiles", "MdsFile", "MdsFiles", "ShardFile", "ShardFiles")
 
 
 @dataclass
@@ -24,7 +24,7 @@ class KnownShard:
     """What the header of a shard says. Its offsets are read again when they are needed, as they may be many."""
 
     status: Status
-    layout: MdsLayout | None = None
+    layout: Layout | None = None
     samples: int = 0
     """How many are complete."""
     error: Exception | None = None
@@ -36,15 +36,11 @@ class KnownShard:
         return self.samples + (self.error is not None)
 
 
-class MdsFiles(NumberedFiles):
-    """Shards of MDS, whose headers are read once."""
+class ShardFiles(NumberedFiles):
+    """Shards of one format, whose headers are read once."""
 
-    method: ClassVar = "MdsDataset"
-
-    def __init__(self, allow_pickle: bool, samples: Mapping[str, int], storage: StorageOptions | None = None) -> None:
-        self.allow_pickle = allow_pickle
-        self.samples = samples
-        """How many a shard has by the index of its folder."""
+    def __init__(self, form: ShardFormat, storage: StorageOptions | None = None) -> None:
+        self.form = form
         self.storage = storage
         self.known: dict[str, KnownShard] = {}
 
@@ -62,7 +58,7 @@ class MdsFiles(NumberedFiles):
         """Read the header of a shard."""
         known = KnownShard(file.status())
         try:
-            header = self.header(file, known.status.size, self.samples.get(path))
+            header = self.header(file, path, known.status.size)
             known.layout = header.layout
             known.samples = header.complete(known.status.size)
             header.check_size(known.status.size)
@@ -70,13 +66,13 @@ class MdsFiles(NumberedFiles):
             known.error = DataLossError(f"{without_query(path)}: {error}")
         return known
 
-    def header(self, file: AnyPart, size: int, samples: int | None) -> MdsHeader:
+    def header(self, file: AnyPart, path: str, size: int) -> ShardHeader:
         """Return the header of a shard; `ValueError` if it is damaged."""
         begin = file.read_at(0, BEGIN_BYTES)
-        whole = header_size(begin) if len(begin) == BEGIN_BYTES else BEGIN_BYTES
+        whole = self.form.header_size(begin) if len(begin) == BEGIN_BYTES else BEGIN_BYTES
         if size < whole:
             raise ValueError(f"it ends at byte {size}, where a header of {whole} bytes was expected")
-        return header_of(file.read_at(0, whole), self.allow_pickle, samples)
+        return self.form.header(path, file.read_at(0, whole))
 
     def count(self, path: str) -> int:
         return self.of(path).count
@@ -110,7 +106,7 @@ class MdsFiles(NumberedFiles):
                 for record in records
             ]
 
-    def sample_at(self, file: AnyPart, layout: MdsLayout, name: str, record: int) -> Any:
+    def sample_at(self, file: AnyPart, layout: Layout, name: str, record: int) -> Any:
         """Read a sample, or the error in its place."""
         begin, end = unpack("<II", file.read_at(4 + 4 * record, 8))
         data = bytes(file.read_at(begin, end - begin))
@@ -118,14 +114,10 @@ class MdsFiles(NumberedFiles):
 
 
 @dataclass(frozen=True, eq=False)
-class MdsFile(NumberedFile):
+class ShardFile(NumberedFile):
     """The samples of one shard."""
 
-    method: ClassVar[str] = "MdsDataset"
-
-    allow_pickle: bool = field(default=False, kw_only=True, metadata=PHYSICAL)
-    samples: int | None = field(default=None, kw_only=True, repr=False, metadata=PHYSICAL)
-    """How many it has by the index of its folder."""
+    form: ShardFormat = field(kw_only=True, repr=False, metadata=PHYSICAL)
 
     @property
     def signature(self) -> Any:
@@ -135,14 +127,40 @@ class MdsFile(NumberedFile):
     def recognises(self) -> bool:
         return False  # the name says how it is compressed, and any number may come first
 
-    def parser(self, compressed: bool) -> MdsParser:
-        return MdsParser(self.shown, self.allow_pickle, self.samples)
+    def parser(self, compressed: bool) -> ShardParser:
+        return ShardParser(self.path, self.shown, self.form)
 
-    async def begin_at(self, parser: MdsParser, offset: int) -> None:
+    async def begin_at(self, parser: ShardParser, offset: int) -> None:
         if offset:
             begin = await read_head(self.path, BEGIN_BYTES, self.storage)
             try:
-                parser.start(await read_head(self.path, header_size(begin), self.storage))
+                parser.start(await read_head(self.path, self.form.header_size(begin), self.storage))
             except ValueError as error:
                 raise DataLossError(f"{self.shown}: {error}") from None
         parser.jump(offset)
+
+
+class MdsFiles(ShardFiles):
+    """Shards of MDS."""
+
+    method: ClassVar = "MdsDataset"
+
+
+@dataclass(frozen=True, eq=False)
+class MdsFile(ShardFile):
+    """The samples of a shard of MDS."""
+
+    method: ClassVar[str] = "MdsDataset"
+
+
+class LitFiles(ShardFiles):
+    """Chunks of LitData."""
+
+    method: ClassVar = "LitDataset"
+
+
+@dataclass(frozen=True, eq=False)
+class LitFile(ShardFile):
+    """The samples of a chunk of LitData."""
+
+    method: ClassVar[str] = "LitDataset"

@@ -1,0 +1,170 @@
+"""Folders of LitData as users read them: those in tests/data were written by litdata."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import shutil
+import struct
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import asyncdata as ad
+from asyncdata.testing import check_resumes
+from tests.data.write_litdata import COUNT, FOLDER, TOKENS, sample
+from tests.reference import Failed
+from tests.remote.web import web
+from tests.running import WAYS, results
+
+PLAIN = FOLDER / "plain"
+
+LEAF = {"type": None, "context": None, "children_spec": []}
+
+
+def told(value: Any) -> Any:
+    """Return a sample as it is compared: with the types of its values, and the dtypes and shapes of arrays."""
+    if isinstance(value, dict):
+        return {name: told(part) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value), [*map(told, value)]
+    if isinstance(value, np.ndarray):
+        return value.dtype, value.shape, value.tolist()
+    return type(value), value
+
+
+SAMPLES = [told(sample(number)) for number in range(COUNT)]
+
+
+@pytest.mark.parametrize(
+    "name", ["plain", *(pytest.param(name, marks=pytest.mark.formats) for name in ("chunk", "sample"))]
+)
+def test_samples_are_those_that_were_written(name: str) -> None:
+    found = [*ad.LitDataset(FOLDER / name)]
+    assert [*map(told, found)] == SAMPLES
+    for element in found:
+        element["array"][...] = 0  # it may be changed
+    check_resumes(lambda: ad.LitDataset(FOLDER / name, buffer_size=500), places=COUNT)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_any_sample_by_its_number(way: Any) -> None:
+    ds = ad.LitDataset([PLAIN, PLAIN], index=True)
+    assert len(ds) == 2 * COUNT
+    assert told(ds[COUNT + 20]) == told(ds[-3]) == SAMPLES[20]
+    assert [*map(told, way(ds))] == SAMPLES * 2
+    numbers = [-element["int"] for element in way(ds.shuffle(seed=3))]
+    assert sorted(numbers) == sorted([*range(COUNT)] * 2) != numbers
+    check_resumes(lambda: ad.LitDataset(PLAIN, index=True).shuffle(seed=3), places=5)
+
+
+@pytest.mark.formats
+def test_samples_compressed_alone_by_their_numbers() -> None:
+    ds = ad.LitDataset(FOLDER / "sample", index=True)
+    assert told(ds[9]) == SAMPLES[9]
+    with pytest.raises(ad.PlanError, match=r"chunk-0-0\.zstd\.bin is compressed.*compression_level='sample'"):
+        ad.LitDataset(FOLDER / "chunk", index=True)
+
+
+@pytest.mark.parametrize("index", [False, True])
+def test_what_is_not_supported_says_so(index: bool) -> None:
+    found = results(ad.LitDataset(FOLDER / "batch", index=index))
+    assert found == [Failed("DataLossError")] * 3  # one for each chunk
+    with pytest.raises(ad.DataLossError, match=r"chunk-0-0\.bin: several samples are compressed together"):
+        list(ad.LitDataset(FOLDER / "batch", index=index))
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_tokens(way: Any) -> None:
+    folder = FOLDER / "tokens"
+    assert [element.tolist() for element in way(ad.LitDataset(folder))] == TOKENS
+    counts = [chunk["chunk_size"] for chunk in json.loads((folder / "index.json").read_text())["chunks"]]
+    windows, begin = list[list[int]](), 0
+    for count in counts:  # windows do not pass over the ends of chunks
+        tokens = [token for document in TOKENS[begin : begin + count] for token in document]
+        windows += [tokens[place : place + 7] for place in range(0, len(tokens) - 6, 7)]
+        begin += count
+    ds = ad.LitDataset(folder, window=7)
+    assert len(ds) == len(windows)
+    assert [(element.dtype, element.tolist()) for element in way(ds)] == [(np.int32, window) for window in windows]
+    assert sorted(element.tolist() for element in way(ds.shuffle(seed=1))) == sorted(windows)
+
+
+def copied(folder: Path, name: str, change: Any) -> Path:
+    """Return a copy of the folder without compression in which one file is changed."""
+    shutil.copytree(PLAIN, folder, dirs_exist_ok=True)
+    (folder / name).write_bytes(change((PLAIN / name).read_bytes()))
+    return folder
+
+
+@pytest.mark.parametrize("index", [False, True])
+def test_a_chunk_cut_anywhere_is_one_error_after_its_complete_samples(index: bool, tmp_path: Path) -> None:
+    for size in range(0, (PLAIN / "chunk-0-1.bin").stat().st_size, 97):
+        folder = copied(tmp_path, "chunk-0-1.bin", lambda content, size=size: content[:size])
+        found = [one if isinstance(one, Failed) else told(one) for one in results(ad.LitDataset(folder, index=index))]
+        lost = found.index(Failed("DataLossError"))
+        assert found == [*SAMPLES[:lost], Failed("DataLossError"), *SAMPLES[18:]]
+
+
+def test_damaged_chunks_are_the_same_with_an_index(tmp_path: Path) -> None:
+    size = (PLAIN / "chunk-0-1.bin").stat().st_size
+    for place in [*range(0, 44, 9), *range(44, size, 397)]:
+        folder = copied(tmp_path, "chunk-0-1.bin", lambda c, at=place: c[:at] + bytes([c[at] ^ 0xFF]) + c[at + 1 :])
+        plain, indexed = (results(ad.LitDataset(folder, index=index)) for index in (False, True))
+        assert [str(one) for one in plain] == [str(one) for one in indexed]
+        assert [*map(told, plain[:9])] == SAMPLES[:9]
+        assert [*map(told, plain[-5:])] == SAMPLES[-5:]
+
+
+def test_indexes_that_are_none_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        ad.LitDataset(tmp_path / "none")
+    index = json.loads((PLAIN / "index.json").read_text())
+    changes: list[tuple[dict[str, Any], str]] = [
+        ({"data_format": ["int"]}, "more leaves than serializers"),
+        ({"data_format": [*index["config"]["data_format"], "int"]}, "fewer leaves than serializers"),
+        ({"data_format": ["word"] * 15}, "'word', which is not supported"),
+        ({"data_format": ["no_header_tensor:10"] * 15}, "dtype has the number 10, which is not supported"),
+        ({"data_spec": json.dumps([1, LEAF | {"type": "my.Class"}])}, "of the type 'my.Class'"),
+        ({"encryption": {"algorithm": "fernet"}}, "encrypted"),
+        ({"compression": "lz4"}, "compressed by 'lz4'"),
+    ]
+    for change, message in changes:
+        (tmp_path / "index.json").write_text(json.dumps(index | {"config": index["config"] | change}))
+        with pytest.raises(ad.DataLossError, match=f"index.json: it is no index of LitData: ValueError: .*{message}"):
+            ad.LitDataset(tmp_path)
+    (tmp_path / "index.json").write_text(json.dumps(index).replace("chunk-0-1", "../chunk-0-1"))
+    with pytest.raises(ad.DataLossError, match="is outside of the folder"):
+        ad.LitDataset(tmp_path)
+    with pytest.raises(ad.PlanError, match="of tokens of one dtype"):
+        ad.LitDataset(PLAIN, window=7)
+    with pytest.raises(ad.PlanError, match="must be a folder, or several"):
+        ad.LitDataset(3)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("index", [False, True])
+def test_pickles_are_refused_unless_they_are_allowed(index: bool, tmp_path: Path) -> None:
+    values = [pickle.dumps({1, 2}), b"no pickle"]
+    ends = np.cumsum([16, *(4 + len(value) for value in values)])
+    bodies = b"".join(struct.pack("<I", len(value)) + value for value in values)
+    (tmp_path / "chunk-0-0.bin").write_bytes(struct.pack("<4I", 2, *ends) + bodies)
+    config = {"data_format": ["pickle"], "data_spec": json.dumps([1, LEAF])}
+    chunks = [{"filename": "chunk-0-0.bin", "chunk_size": 2}]
+    (tmp_path / "index.json").write_text(json.dumps({"chunks": chunks, "config": config}))
+    with pytest.raises(ad.DataLossError, match="a leaf is pickled.*allow_pickle=True"):
+        ad.LitDataset(tmp_path, index=index)
+    assert results(ad.LitDataset(tmp_path, index=index, allow_pickle=True)) == [{1, 2}, Failed("DataLossError")]
+
+
+def test_a_folder_on_a_web_server(tmp_path: Path) -> None:
+    with web() as server:
+        for path in PLAIN.iterdir():
+            url = server.put(f"lit/{path.name}", path.read_bytes())
+        folder = url.rpartition("/")[0]
+        assert [*map(told, ad.LitDataset(folder))] == SAMPLES
+        check_resumes(lambda: ad.LitDataset(folder), places=6)
+        assert told(ad.LitDataset(folder, index=True, cache_dir=tmp_path)[11]) == SAMPLES[11]
+        with pytest.raises(ad.PlanError, match="needs cache_dir="):
+            list(ad.LitDataset(folder, index=True))
