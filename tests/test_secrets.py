@@ -264,6 +264,7 @@ CALLS: dict[str, dict[str, Any]] = {
     "TFRecordWriter": {"path": "a.tfrecord"},
     "TensorSpec": {},
     "TextLineDataset": NAMES,
+    "TfdsDataset": {**NAMES, "split": "train"},
     "TokenDataset": {**NAMES, "window": 4, "dtype": "uint16"},
     "Trace": {},
     "VarLenFeature": {"dtype": "int64"},

@@ -29,6 +29,7 @@ from asyncdata.readers import (
     NpyDataset,
     ParquetDataset,
     TextLineDataset,
+    TfdsDataset,
     TFRecordDataset,
     TokenDataset,
     WebDataset,
@@ -130,6 +131,8 @@ def found_in(folder: str) -> Found:
         return Found("saved dataset", [folder], Dataset[Any].load(folder))
     if Path(folder, "index.json").exists() and any(".mds" in path.name for path in inside):
         return Found("MDS", [folder], MdsDataset(folder))
+    if Path(folder, "dataset_info.json").exists() and Path(folder, "features.json").exists():
+        return Found("TensorFlow Datasets", [folder], TfdsDataset(folder, "all"))
     if Path(folder, "index.json").exists() and any(path.name.startswith("chunk-") for path in inside):
         return Found("LitData", [folder], LitDataset(folder))
     files = [str(path) for path in inside if path.is_file()]

@@ -12,6 +12,7 @@ from asyncdata.readers.mds import MdsDataset
 from asyncdata.readers.npy import NpyDataset
 from asyncdata.readers.parquet import ParquetDataset
 from asyncdata.readers.text_line import TextLineDataset
+from asyncdata.readers.tfds import TfdsDataset
 from asyncdata.readers.tfrecord import TFRecordDataset
 from asyncdata.readers.tokens import TokenDataset
 from asyncdata.readers.webdataset import WebDataset
@@ -28,6 +29,7 @@ __all__ = (
     "ParquetDataset",
     "TFRecordDataset",
     "TextLineDataset",
+    "TfdsDataset",
     "TokenDataset",
     "WebDataset",
 )

@@ -8,13 +8,13 @@ from typing import Any, cast
 
 from asyncdata.dataset import Dataset
 from asyncdata.errors import PlanError
-from asyncdata.graph.node import check_count
+from asyncdata.graph.node import Node, check_count
 from asyncdata.readers.files import Filename, checked
 from asyncdata.sources.array_record import ArrayRecords, array_record
 from asyncdata.sources.in_memory import Getter, Items, Range
 from asyncdata.transforms.map import Map
 
-__all__ = ("ArrayRecordDataset",)
+__all__ = ("ArrayRecordDataset", "array_records_of")
 
 
 class ArrayRecordDataset(Dataset[bytes]):
@@ -41,10 +41,15 @@ class ArrayRecordDataset(Dataset[bytes]):
         if num_parallel_reads is not None:
             check_count(method, "num_parallel_reads", num_parallel_reads, 1)
         names = [checked(method, name) for name in names_in(method, filenames)]
-        records = ArrayRecords(names)
-        get = Getter(records)
-        get.name = get.label = f"{method}({len(names)} files, {len(records)} records)"
-        super().__init__(Map.of(Range(range(len(records))), get, num_parallel_reads, None, "thread"))
+        super().__init__(array_records_of(names, num_parallel_reads))
+
+
+def array_records_of(names: Sequence[str], reads: int | None, lengths: Sequence[int] | None = None) -> Node:
+    """Return the plan that reads files; `lengths` is how many records they have, if it is known."""
+    records = ArrayRecords(names, lengths)
+    get = Getter(records)
+    get.name = get.label = f"ArrayRecordDataset({len(names)} files, {len(records)} records)"
+    return Map.of(Range(range(len(records))), get, reads, None, "thread")
 
 
 def names_in(method: str, filenames: Any) -> Sequence[Any]:

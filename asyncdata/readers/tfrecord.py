@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -24,7 +25,7 @@ from asyncdata.sources.tfrecord import RecordFile
 from asyncdata.sources.tfrecord_random_access import IndexCache
 from asyncdata.storage import StorageOptions
 
-__all__ = ("TFRecordDataset",)
+__all__ = ("TFRecordDataset", "records_of")
 
 
 class TFRecordDataset(Dataset[bytes]):
@@ -85,10 +86,12 @@ def records_of(
     index: bool,
     most: int,
     storage: StorageOptions | None,
+    samples: Mapping[str, int] | None = None,
 ) -> Node:
+    """Return the plan that reads files; `samples` is how many records they have, if it is known."""
     decompressor(compression)  # raises here for a wrong argument
     index = check_index("TFRecordDataset", index, compression)
-    indexes = IndexCache(most, storage) if index else None
+    indexes = IndexCache(most, storage, samples) if index else None
     size = block_size("TFRecordDataset", buffer_size)
     open_one = partial(
         record_file,
@@ -97,6 +100,7 @@ def records_of(
         indexes=indexes,
         max_record_bytes=most,
         storage=storage,
+        samples=samples or {},
     )
     return files_of("TFRecordDataset", filenames, open_one, reads, indexes, storage)
 
@@ -108,7 +112,9 @@ def record_file(
     indexes: IndexCache | None,
     max_record_bytes: int,
     storage: StorageOptions | None,
+    samples: Mapping[str, int],
 ) -> RecordFile:
     """Return the source for one file."""
     path = path_of("TFRecordDataset", filename, storage, indexed=indexes is not None)
-    return RecordFile(path, compression, block_bytes, indexes, max_record_bytes=max_record_bytes, storage=storage)
+    how: Any = {"max_record_bytes": max_record_bytes, "storage": storage, "samples": samples.get(path)}
+    return RecordFile(path, compression, block_bytes, indexes, **how)

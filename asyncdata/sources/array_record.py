@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from asyncdata.errors import DataLossError, PlanError
 from asyncdata.runtime.optional_packages import require
+from asyncdata.sources.tfrecord_random_access import of_another_count
 from asyncdata.storage import is_local, local_path
 
 __all__ = ("ArrayRecords",)
@@ -28,11 +29,13 @@ class ArrayRecords:
     A file that cannot be opened has one record, which is the error.
     """
 
-    def __init__(self, paths: Sequence[str]) -> None:
+    def __init__(self, paths: Sequence[str], lengths: Sequence[int] | None = None) -> None:
+        """Open files, which have so many records as `lengths` says; if one has not, that is its error."""
         self.paths = [checked(path) for path in paths]
         self.sizes = [size_of(path) for path in self.paths]
         self.errors: dict[int, OSError | DataLossError] = {}
         self._begin()
+        self.lengths = lengths
         self.ends = [*accumulate(map(self._count, range(len(self.paths))))]
 
     def _begin(self) -> None:
@@ -40,7 +43,7 @@ class ArrayRecords:
         self._lock = threading.Lock()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"paths": self.paths, "sizes": self.sizes, "errors": self.errors, "ends": self.ends}
+        return {"paths": self.paths, "sizes": self.sizes, "errors": self.errors, "ends": self.ends, "lengths": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -73,10 +76,14 @@ class ArrayRecords:
     def _count(self, file: int) -> int:
         """Return how many records a file has; 1 if it cannot be opened."""
         try:
-            return self._reader(file).num_records()
+            count: int = self._reader(file).num_records()
+            expected = count if self.lengths is None else self.lengths[file]
+            if count == expected:
+                return count
+            self.errors[file] = of_another_count(self.paths[file], count, expected)
         except (OSError, DataLossError) as error:
             self.errors[file] = error.with_traceback(None)
-            return 1
+        return 1
 
     def _reader(self, file: int) -> Any:
         """Return the reader of a file; raise the error that it had when the dataset was made."""

@@ -172,14 +172,21 @@ class ParsedFile(Node):
             place.check(self, file)
             if self.compression is None and self.recognises and not place.offset:
                 await contents.recognise(self.is_plain)
-            ordinal, skip = place.record, place.skip
+            ordinal, skip, lost = place.record, place.skip, False
             async with aclosing(self.parts(contents, entry, want, place.offset)) as source:
                 async for found in source:
                     block = self.block(file, found, ordinal, contents.compressed)
                     ordinal += len(block)
+                    lost = found.lost
                     if len(part := block.after_skip(min(skip, len(block) - found.lost))):
                         yield part
                     skip = max(0, skip - len(block))
+            if not lost and (error := self.wrong_count(ordinal)) is not None:
+                yield self.block(file, ParsedChunk([error], max(0, entry.size), lost=True), ordinal)
+
+    def wrong_count(self, count: int) -> DataLossError | None:
+        """Return the error of a file that ends after `count` elements, if it is known to have others."""
+        return None
 
     def block(self, file: FileId, found: ParsedChunk, ordinal: int, compressed: bool = False) -> Block:
         """Return a chunk as a block, with errors as failures; `ordinal` is the number of the first element."""

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
+from asyncdata.errors import DataLossError
 from asyncdata.executors.scope import Scope
 from asyncdata.formats.record_limits import MAX_RECORD_BYTES
 from asyncdata.formats.tfrecord import FRAMING, HEADER, RecordParser, length_intact, read_large
@@ -15,7 +16,7 @@ from asyncdata.runtime.block import Blocks, Demand
 from asyncdata.runtime.tickets import Position, Ticket
 from asyncdata.sources.index_storage import explain_compressed
 from asyncdata.sources.parsed_files import ParsedChunk, ParsedFile, Parser
-from asyncdata.sources.tfrecord_random_access import IndexCache
+from asyncdata.sources.tfrecord_random_access import IndexCache, of_another_count
 from asyncdata.storage import BLOCK_BYTES, FileStream
 
 __all__ = ("RecordFile",)
@@ -29,6 +30,8 @@ class RecordFile(ParsedFile):
 
     indexes: IndexCache | None = field(default=None, metadata=PHYSICAL)
     max_record_bytes: int = field(default=MAX_RECORD_BYTES, kw_only=True, metadata=PHYSICAL)
+    samples: int | None = field(default=None, kw_only=True, repr=False, metadata=PHYSICAL)
+    """How many records it has by the index of its folder."""
 
     @property
     def recognises(self) -> bool:
@@ -36,6 +39,9 @@ class RecordFile(ParsedFile):
 
     def parser(self, compressed: bool) -> RecordParser:
         return RecordParser(self.shown, compressed=compressed, most=self.max_record_bytes)
+
+    def wrong_count(self, count: int) -> DataLossError | None:
+        return None if self.samples in (None, count) else of_another_count(self.path, count, self.samples)
 
     def explain(self, error: Exception, ordinal: int) -> None:
         if self.indexes is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -27,7 +27,7 @@ from asyncdata.storage import (
     without_query,
 )
 
-__all__ = ("IndexCache",)
+__all__ = ("IndexCache", "of_another_count")
 
 FEW: Final = 64
 """At least this many records are read at once, if they were requested, as each hop to a thread has a cost."""
@@ -36,9 +36,16 @@ FEW: Final = 64
 class IndexCache:
     """The indexes of files by path, each read or made once, when it is first needed."""
 
-    def __init__(self, most: int = MAX_RECORD_BYTES, storage: StorageOptions | None = None) -> None:
+    def __init__(
+        self,
+        most: int = MAX_RECORD_BYTES,
+        storage: StorageOptions | None = None,
+        samples: Mapping[str, int] | None = None,
+    ) -> None:
         self.most = most  # a longer record is an error that ends its file
         self.storage = storage
+        self.samples = samples or {}
+        """How many records files have by the index of their folder."""
         self.known: dict[str, RecordIndex] = {}
 
     def of(self, path: str) -> RecordIndex:
@@ -74,11 +81,23 @@ class IndexCache:
     def counts(self, paths: Sequence[str]) -> list[int]:
         """Return how many elements each file has."""
         make_several(paths, self.known, self.of)
+        for path in paths:
+            count = self.of(path).count
+            if count != (expected := self.samples.get(path, count)) and not self.is_broken(path):
+                raise of_another_count(path, count, expected)
         return [self.of(path).count for path in paths]
 
     def fetch(self, spots: Sequence[Spot], scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
         """Yield the records at these spots, with these tickets, in order, up to the first one that does not exist."""
         return gathered(self, spots, scope, want, tickets)
+
+
+def of_another_count(path: str, count: int, expected: int | None) -> DataLossError:
+    """Return the error of a file that has other records than the index of its folder says."""
+    return DataLossError(
+        f"{without_query(path)}: it has {count} records, and {expected} by the index of its folder: it is cut short, "
+        "or another file"
+    )
 
 
 def read_or_make_index(path: str, storage: StorageOptions | None) -> RecordIndex:

@@ -16,6 +16,7 @@ import asyncdata as ad
 from asyncdata.__main__ import main
 from tests.formats.table import FORMATS
 from tests.litdata import lit_chunk, write_index
+from tests.tfds import write_tfds
 
 Capture = pytest.CaptureFixture[str]
 
@@ -87,6 +88,11 @@ def litdata(folder: Path) -> Path:
     return write_index(folder, {"chunk-0-0.bin": 5})
 
 
+def tfds(folder: Path) -> Path:
+    folder.mkdir()
+    return write_tfds(folder, {"train": [[1, 2], [3]], "test": [[4, 5]]})
+
+
 def tokens(folder: Path) -> Path:
     folder.mkdir()
     tokens, ends = np.arange(1, 11, dtype=np.int32), np.arange(6)
@@ -103,6 +109,7 @@ KINDS: dict[str, tuple[Callable[[Path], Path], str, str]] = {
     "npy": (npy, "NumPy", "int64 (2,)"),
     "mds": (mds, "MDS", "{'id': int, 'name': str}"),
     "litdata": (litdata, "LitData", "{'id': int, 'name': str}"),
+    "tfds": (tfds, "TensorFlow Datasets", "{'number': int32, 'name': bytes}"),
     "tokens": (tokens, "Megatron's tokens, 2 files", "int32 (2,)"),
     "text": (text, "text", "bytes"),
     "csv": (csv, "CSV", "{'id': int32, 'name': bytes}"),

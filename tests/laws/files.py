@@ -28,7 +28,8 @@ from tests import reference
 from tests.litdata import lit_chunk, write_index
 from tests.mds import mds_shard
 from tests.queues import ListQueue
-from tests.reference import Failed
+from tests.reference import DAMAGED, Failed
+from tests.tfds import tfds_shards, write_tfds
 
 MISSING = Failed("FileNotFoundError", of_source=True)
 
@@ -90,6 +91,7 @@ def folder() -> Folder:
     add_shards(made)
     add_tokens(made)
     add_chunks(made)
+    add_tfds(made.path / "tfds")
     add_fixed(made)
     add_tables(made)
     for kind in ("records", "lines", "jsonl", "tar", "npy", "mds", "lit", "tokens", "fixed", "csv"):
@@ -179,6 +181,21 @@ def add_chunks(made: Folder) -> None:
     made.add("b.lit", lit_chunk([*rows[:4], (4, b"\xff"), *rows[5:9]]), reference.lit_samples)
     made.add("c.lit", lit_chunk(rows[:8])[:-5], reference.lit_samples)
     write_index(made.path, {"a.lit": 23, "b.lit": 9, "missing.lit": 1, "c.lit": 8})
+
+
+TFDS = [range(7), range(7, 12), range(15, 18), range(20, 24)]
+"""The numbers in the shards that are there."""
+
+
+def add_tfds(path: Path) -> None:
+    """Shards of two splits; in one a record is corrupt, and one is missing."""
+    path.mkdir()
+    write_tfds(path, {"a": [*TFDS[:2], range(12, 15), TFDS[2]], "b": [TFDS[3]]})
+    _, second, missing, _ = tfds_shards(path, "a", 4)
+    content = second.read_bytes()
+    at = content.index(b"#8")
+    second.write_bytes(content[:at] + b"~" + content[at + 1 :])
+    missing.unlink()
 
 
 def add_tokens(made: Folder) -> None:
@@ -339,6 +356,20 @@ def listed_pages(draw: st.DrawFn) -> FileSource:
     return FileSource(f"listing({pattern})", lambda: ad.Dataset(Listing(begin + pattern)).map(os.path.basename), found)
 
 
+def samples_of_tfds(draw: st.DrawFn) -> FileSource:
+    """A split of a folder of shards, of which one has a corrupt record, and one is missing."""
+    split, index = draw(st.sampled_from(["all", "a[2:9]", "a[12:]+b"])), draw(st.booleans())
+    path = folder().path / "tfds"
+    first, second, last, other = ([{"name": b"#%d" % n, "number": np.int32(n)} for n in shard] for shard in TFDS)
+    second[1] = DAMAGED
+    found = {
+        "all": [*first, *second, MISSING, *last, *other],
+        "a[2:9]": [*first[2:], *second[:2]],
+        "a[12:]+b": [MISSING, *last, *other],
+    }
+    return FileSource(f"tfds({split}, {index=})", lambda: ad.TfdsDataset(path, split, index=index), found[split])
+
+
 def chunks_of_litdata(draw: st.DrawFn) -> FileSource:
     """What is in a folder of chunks."""
     how = draw(st.sampled_from([{}, {"index": True}, {"num_parallel_reads": 2}, {"buffer_size": 37}]))
@@ -370,6 +401,7 @@ OTHERS: dict[str, Callable[[st.DrawFn], FileSource]] = {
     "listed": listed_files,
     "table": batches_of_a_table,
     "litdata": chunks_of_litdata,
+    "tfds": samples_of_tfds,
     "stored": stored_items,
     "queued": queued_messages,
 }

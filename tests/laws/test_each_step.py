@@ -66,6 +66,7 @@ FILE_LABELS = {
     "mds": "MdsDataset(",
     "tokens": "TokenDataset(",
     "litdata": "LitDataset(",
+    "tfds": "TfdsDataset(",
     "fixed": "FixedLengthRecordDataset(",
     "csv": "CsvDataset(",
     "sql": "SqlDataset(",
