@@ -13,15 +13,15 @@ from typing import Any, Final
 import numpy as np
 
 from asyncdata.errors import DataLossError
-from asyncdata.formats.compression import decompressor
 from asyncdata.formats.litdata_encodings import builder_of, decoder_of
+from asyncdata.formats.litdata_groups import FRAMED, unpacked
 from asyncdata.formats.mds_encodings import DAMAGED, Decode
 from asyncdata.formats.shards import Column, Layout, SampleLayout, ShardHeader, offsets_of
 
 __all__ = ("LitFolder", "LitFormat", "folder_of")
 
-FRAMED: Final = b"LDFZ01\0\0"
-"""The first bytes of a chunk in which several samples are compressed together."""
+
+IN_GROUPS: Final = "its samples are stored in groups, which can be read on this machine: give cache_dir="
 
 
 @dataclass(frozen=True)
@@ -64,10 +64,7 @@ class LitFormat:
 
     def header_size(self, begin: bytes) -> int:
         if begin == FRAMED:
-            raise ValueError(
-                "several samples are compressed together (compression_level='batch'), which is not supported; those of "
-                "'chunk' and 'sample' are"
-            )
+            raise ValueError(IN_GROUPS)
         count, size = unpack_from("<II", begin)
         if size != 4 * (count + 2):
             raise ValueError(
@@ -78,7 +75,7 @@ class LitFormat:
     def header(self, path: str, data: bytes) -> ShardHeader:
         (count,), ends = unpack_from("<I", data), unpack_from("<I", data, len(data) - 4)
         if count and ends[0] == len(data):
-            raise ValueError("its rows are stored as a table of Arrow, which is not supported")
+            raise ValueError(IN_GROUPS)
         return ShardHeader(offsets_of(data, self.samples.get(path)), self.layouts[path])
 
 
@@ -130,13 +127,3 @@ def compression_of(name: str | None) -> str:
     if name.partition(":")[0] != "zstd":
         raise ValueError(f"its chunks are compressed by {name!r:.40}, which is not supported; those of zstd are")
     return "ZSTD"
-
-
-def unpacked(data: bytes) -> bytes:
-    """Return what a frame of zstd contains."""
-    stream = decompressor("ZSTD", "a sample")
-    parts = [stream.feed(data)]
-    while stream.waiting:
-        parts.append(stream.feed(b""))
-    stream.finish()
-    return b"".join(parts)

@@ -89,7 +89,8 @@ class LitDataset(Dataset[Any]):
             length = check_count(METHOD, "window", window, 1)
             super().__init__(windows_of(paths, chunks, length, num_parallel_reads, storage))
             return
-        files = LitFiles(form_of(chunks), storage) if check_index(METHOD, index, None) else None
+        known = LitFiles(form_of(chunks), storage)
+        files = known if check_index(METHOD, index, None) else None
         if files and (packed := [path for path, chunk in chunks.items() if chunk.folder.compression]):
             raise PlanError(
                 f"{METHOD}(index=True): {without_query(packed[0])} is compressed, and can only be read from its "
@@ -100,7 +101,7 @@ class LitDataset(Dataset[Any]):
             chunks=chunks,
             block_bytes=block_size(METHOD, buffer_size),
             files=files,
-            form=form_of(chunks),
+            known=known,
             storage=storage,
         )
         super().__init__(files_of(METHOD, paths, open_one, num_parallel_reads, files, storage))
@@ -142,12 +143,13 @@ def lit_file(
     chunks: Mapping[str, Chunk],
     block_bytes: int,
     files: LitFiles | None,
-    form: LitFormat,
+    known: LitFiles,
     storage: StorageOptions | None,
 ) -> LitFile:
     """Return the source for one chunk."""
     path = path_of(METHOD, filename, storage, indexed=files is not None)
-    return LitFile(path, chunks[path].folder.compression, block_bytes, files=files, form=form, storage=storage)
+    compression = chunks[path].folder.compression
+    return LitFile(path, compression, block_bytes, files=files, known=known, form=known.lit, storage=storage)
 
 
 def windows_of(

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import copy
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, ClassVar, Final
 
+import numpy as np
+
+from asyncdata.elements.columns import ColumnBatch
 from asyncdata.errors import DataLossError
 from asyncdata.executors.function_call import noted
 from asyncdata.executors.scope import Scope
@@ -16,10 +20,10 @@ from asyncdata.options import UNKNOWN_CARDINALITY
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
 from asyncdata.runtime.tickets import END, Position, ReplayedTickets, Ticket
 from asyncdata.sources.index_storage import explain_compressed
-from asyncdata.sources.parsed_files import ParsedFile, Spot
+from asyncdata.sources.parsed_files import BEGINNING, FileId, FilePlace, ParsedChunk, ParsedFile, Spot
 from asyncdata.storage import StorageOptions
 
-__all__ = ("NumberedFile", "NumberedFiles")
+__all__ = ("NumberedFile", "NumberedFiles", "in_order")
 
 FEW: Final = 64
 """At least this many elements are read at once, if they were requested, as each hop to a thread has a cost."""
@@ -94,6 +98,47 @@ class NumberedFiles:
     def is_end(self, path: str, record: int) -> bool:
         """Return whether a failure replaces more than one element."""
         return True
+
+    def size(self, path: str) -> int:
+        """Return the size of a file when it was first looked at, -1 if it could not be read."""
+        raise NotImplementedError
+
+    def chunk(self, path: str, start: int) -> ParsedChunk:
+        """Return the next elements of a file; an error that replaces the rest is the last one. Thread-safe."""
+        stop = self.chunk_end(path, start)
+        try:
+            rows: Any = self.read_file(path, range(start, stop))
+        except (OSError, DataLossError) as error:
+            return ParsedChunk([error.with_traceback(None)], 0, lost=True)
+        if type(rows) is np.ndarray:
+            return ParsedChunk(ColumnBatch(rows, stop - start, owned=True), 0)
+        found = [copy.copy(row) if isinstance(row, Exception) else row for row in rows]
+        return ParsedChunk(found, 0, lost=isinstance(found[-1], Exception) and self.is_end(path, stop - 1))
+
+    def chunk_end(self, path: str, start: int) -> int:
+        """Return the number after the last of some elements that are read together in order."""
+        return min(self.count(path), start + max(1, self.at_once()))
+
+
+async def in_order(node: ParsedFile, files: NumberedFiles, scope: Scope, want: Demand, position: Position) -> Blocks:
+    """Yield the elements of a file in order, which are read by their numbers, in a thread."""
+    place = BEGINNING if position is None else node.parse_position(position, lambda fields: FilePlace(*fields))
+    path, name = node.path, os.path.basename(node.shown)
+    place.check_name(node, name)
+    count = await scope.in_thread(partial(files.count, path))
+    file = FileId(name, files.size(path))
+    if file.size >= 0:
+        place.check(node, file)
+    number, lost = place.record + place.skip, False
+    while number < count and not lost:
+        found = await scope.in_thread(partial(files.chunk, path, number))
+        elements, lost = found.elements, found.lost
+        if file.size < 0 and isinstance(elements, list):
+            place.check_error(node, elements[0])
+        while elements:
+            part, elements = elements[: want.items], elements[want.items :]
+            yield node.block(file, ParsedChunk(part, 0, lost=lost and not elements), number)
+            number += len(part)
 
 
 @dataclass(frozen=True, eq=False)

@@ -30,7 +30,18 @@ from asyncdata.sources.file_contents import FileContents
 from asyncdata.sources.file_list_digest import stamps
 from asyncdata.storage import BLOCK_BYTES, Buffer, Entry, StorageOptions, is_local, store_for, without_query
 
-__all__ = ("FileCatalog", "FileId", "ParsedChunk", "ParsedFile", "Parser", "RandomAccessFiles", "Spot", "parsed")
+__all__ = (
+    "BEGINNING",
+    "FileCatalog",
+    "FileId",
+    "FilePlace",
+    "ParsedChunk",
+    "ParsedFile",
+    "Parser",
+    "RandomAccessFiles",
+    "Spot",
+    "parsed",
+)
 
 
 class Parser(Protocol):

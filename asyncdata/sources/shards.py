@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, field
+from functools import partial
 from struct import unpack
 from typing import Any, ClassVar
 
 from asyncdata.errors import DataLossError
+from asyncdata.executors.scope import Scope
+from asyncdata.formats.litdata import LitFormat
+from asyncdata.formats.litdata_groups import Groups, groups_of
 from asyncdata.formats.shards import BEGIN_BYTES, Layout, ShardFormat, ShardHeader, ShardParser
 from asyncdata.graph.node import PHYSICAL
+from asyncdata.runtime.block import Blocks, Demand
 from asyncdata.runtime.tickets import END, Position
-from asyncdata.sources.numbered_files import NumberedFile, NumberedFiles
-from asyncdata.storage import AnyPart, StorageOptions, opened, read_head, without_query
+from asyncdata.sources.numbered_files import NumberedFile, NumberedFiles, in_order
+from asyncdata.storage import AnyPart, StorageOptions, is_local_or_cached, opened, read_head, without_query
 from asyncdata.storage.base import Status
 
 __all__ = ("LitFile", "LitFiles", "MdsFile", "MdsFiles", "ShardFile", "ShardFiles")
@@ -99,12 +105,19 @@ class ShardFiles(NumberedFiles):
         if layout is None:
             return [known.error] * len(records)
         with opened(path, self.storage) as file:
-            if file.status() != known.status:
-                raise DataLossError(f"{name}: the file has changed since its header was read")
+            self.check(path, file)
             return [
                 known.error if record >= known.samples else self.sample_at(file, layout, name, record)
                 for record in records
             ]
+
+    def check(self, path: str, file: AnyPart) -> None:
+        """Raise unless a shard is as it was."""
+        if file.status() != self.of(path).status:
+            raise DataLossError(f"{without_query(path)}: the file has changed since its header was read")
+
+    def size(self, path: str) -> int:
+        return self.of(path).status.size
 
     def sample_at(self, file: AnyPart, layout: Layout, name: str, record: int) -> Any:
         """Read a sample, or the error in its place."""
@@ -154,9 +167,45 @@ class MdsFile(ShardFile):
 
 
 class LitFiles(ShardFiles):
-    """Chunks of LitData."""
+    """Chunks of LitData, in which samples are stored one after another, or in groups."""
 
     method: ClassVar = "LitDataset"
+
+    def __init__(self, form: LitFormat, storage: StorageOptions | None = None) -> None:
+        super().__init__(form, storage)
+        self.lit = form
+        self.groups: dict[str, Groups] = {}
+
+    def inspect(self, file: AnyPart, path: str) -> KnownShard:
+        known = KnownShard(file.status())
+        try:
+            groups = groups_of(file.read_at, known.status.size, self.lit.layouts[path], self.lit.samples[path])
+            if groups is None:
+                return super().inspect(file, path)
+            self.groups[path] = groups
+            known.samples = groups.samples
+        except ValueError as error:
+            known.error = DataLossError(f"{without_query(path)}: {error}")
+        return known
+
+    def in_groups(self, path: str) -> bool:
+        """Return whether the samples of a chunk are stored in groups."""
+        return self.of(path).count > 0 and path in self.groups
+
+    def position(self, path: str, number: int) -> Position:
+        if not self.in_groups(path) or number >= self.count(path):
+            return super().position(path, number)
+        return [os.path.basename(without_query(path)), self.size(path), number, 0, 0]
+
+    def read_file(self, path: str, records: Sequence[int]) -> list[Any]:
+        if not self.in_groups(path):
+            return super().read_file(path, records)
+        with opened(path, self.storage) as file:
+            self.check(path, file)
+            return self.groups[path].read(file.read_at, self.size(path), without_query(path), records)
+
+    def chunk_end(self, path: str, start: int) -> int:
+        return self.groups[path].end(start)
 
 
 @dataclass(frozen=True, eq=False)
@@ -164,3 +213,14 @@ class LitFile(ShardFile):
     """The samples of a chunk of LitData."""
 
     method: ClassVar[str] = "LitDataset"
+
+    known: LitFiles = field(kw_only=True, repr=False, metadata=PHYSICAL)
+
+    async def blocks(self, scope: Scope, want: Demand, position: Position) -> Blocks:
+        """Yield the samples in order; those in groups are read by their numbers."""
+        here = not self.compression and is_local_or_cached(self.path, self.storage)
+        grouped = here and await scope.in_thread(partial(self.known.in_groups, self.path))
+        found = in_order(self, self.known, scope, want, position) if grouped else super().blocks(scope, want, position)
+        async with aclosing(found) as source:
+            async for block in source:
+                yield block

@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-import copy
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Any, ClassVar, Final
 
 import numpy as np
 import numpy.typing as npt
 from numpy.lib.stride_tricks import sliding_window_view
 
-from asyncdata.elements.columns import ColumnBatch
 from asyncdata.errors import DataLossError
 from asyncdata.executors.scope import Scope
 from asyncdata.formats.tokens import HEADER_BYTES, TokenIndex, TokenWindows, index_of
 from asyncdata.graph.node import PHYSICAL
 from asyncdata.runtime.block import Blocks, Demand
 from asyncdata.runtime.tickets import END, Position
-from asyncdata.sources.numbered_files import NumberedFile, NumberedFiles
-from asyncdata.sources.parsed_files import BEGINNING, FileId, FilePlace, ParsedChunk
+from asyncdata.sources.numbered_files import NumberedFile, NumberedFiles, in_order
 from asyncdata.storage import BLOCK_BYTES, AnyPart, StorageOptions, opened, without_query
 from asyncdata.storage.base import Status
 
@@ -133,16 +129,14 @@ class TokenFiles(NumberedFiles):
         sizes = [known.status.size / max(1, known.count) for known in self.known.values()]
         return int(min(MOST, BLOCK_BYTES // max(1, *sizes, 1)))
 
-    def read_file(self, path: str, records: Sequence[int]) -> list[Any]:
+    def read_file(self, path: str, records: Sequence[int]) -> Any:
         known = self.of(path)
         if known.error is not None:
             return [known.error] * len(records)
-        found: list[Any] = []
         with opened(path, self.storage) as file:
             self.check(path, file, known.status)
-            for start, stop in runs(records):
-                found.extend(self.run_of(path, file, known, start, stop))
-        return found
+            found = [self.run_of(path, file, known, start, stop) for start, stop in runs(records)]
+        return found[0] if len(found) == 1 else [*chain.from_iterable(found)]
 
     def check(self, path: str, file: AnyPart, status: Status | None) -> None:
         """Raise unless a file is as it was."""
@@ -184,19 +178,8 @@ class TokenFiles(NumberedFiles):
         places = ((ends - ends[0]) // known.dtype.itemsize).tolist()
         return [tokens[begin:end].copy() for begin, end in pairwise(places)]
 
-    def chunk(self, path: str, start: int) -> ParsedChunk:
-        """Return the next elements, of about the size of a block; an error that replaces the rest is the last one."""
-        known = self.of(path)
-        stop = min(known.count, start + max(1, self.at_once()))
-        try:
-            if known.error is not None:
-                raise copy.copy(known.error)
-            with opened(path, self.storage) as file:
-                self.check(path, file, known.status)
-                found = self.run_of(path, file, known, start, stop)
-        except (OSError, DataLossError) as error:
-            return ParsedChunk([error.with_traceback(None)], 0, lost=True)
-        return ParsedChunk(ColumnBatch(found, len(found), owned=True) if isinstance(found, np.ndarray) else [*found], 0)
+    def size(self, path: str) -> int:
+        return self.of(path).status.size
 
     def is_end(self, path: str, record: int) -> bool:
         return self.is_broken(path)
@@ -237,22 +220,6 @@ class TokenFile(NumberedFile):
     def signature(self) -> Any:
         return None
 
-    async def blocks(self, scope: Scope, want: Demand, position: Position) -> Blocks:
+    def blocks(self, scope: Scope, want: Demand, position: Position) -> Blocks:
         """Yield the elements in order, which are read in a thread."""
-        place = BEGINNING if position is None else self.parse_position(position, lambda fields: FilePlace(*fields))
-        name = os.path.basename(self.shown)
-        place.check_name(self, name)
-        known = await scope.in_thread(partial(self.files.of, self.path))
-        if known.error is not None:
-            place.check_error(self, known.error)
-        file = FileId(name, known.status.size)
-        place.check(self, file)
-        number = place.record + place.skip
-        lost = False
-        while number < known.count and not lost:
-            found = await scope.in_thread(partial(self.files.chunk, self.path, number))
-            elements, lost = found.elements, found.lost
-            while elements:
-                part, elements = elements[: want.items], elements[want.items :]
-                yield self.block(file, ParsedChunk(part, 0, lost=lost), number)
-                number += len(part)
+        return in_order(self, self.files, scope, want, position)

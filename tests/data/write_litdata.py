@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ("COUNT", "FOLDER", "FOLDERS", "JPEG", "TOKENS", "sample")
+__all__ = ("COUNT", "FOLDER", "FOLDERS", "JPEG", "ROWS", "TOKENS", "row", "sample")
 
 FOLDER = Path(__file__).parent / "litdata"
 
@@ -20,11 +20,14 @@ FOLDERS: dict[str, dict[str, Any]] = {
     "plain": {},
     "chunk": {"compression": "zstd", "compression_level": "chunk"},
     "sample": {"compression": "zstd", "compression_level": "sample"},
-    "batch": {"compression": "zstd", "compression_level": "batch"},
+    "batch": {"compression": "zstd", "compression_level": "batch", "compression_batch_size": 4},
 }
 """The folders, and how their chunks are compressed."""
 
 COUNT = 23
+
+ROWS = 320
+"""How many samples the folder of rows has, in two chunks, of which the first has two batches of Arrow."""
 
 JPEG = bytes.fromhex("ffd8ffd9")
 """The markers of a JPEG file; nothing decodes it."""
@@ -71,6 +74,22 @@ def write(folder: Path, compression: dict[str, Any]) -> None:
     cache.merge()
 
 
+def row(number: int) -> dict[str, Any]:
+    """Return a sample of the folder of rows as it is read."""
+    return {"id": number, "text": "x" * (number % 5), "score": number / 2, "flag": number % 2 == 0, "tags": ["a"] * 2}
+
+
+def write_rows(folder: Path) -> None:
+    from litdata.streaming.cache import Cache
+
+    shutil.rmtree(folder, ignore_errors=True)
+    cache = Cache(str(folder), chunk_size=300)
+    for number in range(ROWS):
+        cache[number] = row(number)
+    cache.done()
+    cache.merge()
+
+
 def write_tokens(folder: Path) -> None:
     import torch
     from litdata.streaming.cache import Cache
@@ -88,6 +107,7 @@ def main() -> None:
     for name, compression in FOLDERS.items():
         write(FOLDER / name, compression)
     write_tokens(FOLDER / "tokens")
+    write_rows(FOLDER / "rows")
 
 
 if __name__ == "__main__":

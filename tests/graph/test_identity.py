@@ -29,7 +29,7 @@ from asyncdata.sources.arrow import ArrowFile
 from asyncdata.sources.fixed_length import FixedFiles
 from asyncdata.sources.listing import Listing
 from asyncdata.sources.parquet import ParquetFile
-from asyncdata.sources.shards import LitFile
+from asyncdata.sources.shards import LitFile, LitFiles
 from asyncdata.transforms.flat_map import FlatMap
 from asyncdata.transforms.group_by_reducer import Calls
 from asyncdata.transforms.padded_batch import Padding
@@ -139,7 +139,7 @@ def examples(folder: Path) -> dict[str, ad.Dataset[Any]]:
         "MapBatches": RANGE.map(number, batch=2),
         "PackSequences": ragged.pack_sequences(8),
         "MdsFile": ad.MdsDataset(f"{path}.mds"),
-        "LitFile": ad.Dataset(LitFile(path, form=LitFormat())),
+        "LitFile": ad.Dataset(LitFile(path, form=LitFormat(), known=LitFiles(LitFormat()))),
         "NpyFile": ad.NpyDataset(path),
         "TokenFile": ad.TokenDataset(path, 4, dtype="uint8"),
         "ParquetFile": ad.Dataset(ParquetFile(path)),

@@ -14,7 +14,7 @@ import pytest
 
 import asyncdata as ad
 from asyncdata.testing import check_resumes
-from tests.data.write_litdata import COUNT, FOLDER, TOKENS, sample
+from tests.data.write_litdata import COUNT, FOLDER, ROWS, TOKENS, row, sample
 from tests.reference import Failed
 from tests.remote.web import web
 from tests.running import WAYS, results
@@ -39,7 +39,7 @@ SAMPLES = [told(sample(number)) for number in range(COUNT)]
 
 
 @pytest.mark.parametrize(
-    "name", ["plain", *(pytest.param(name, marks=pytest.mark.formats) for name in ("chunk", "sample"))]
+    "name", ["plain", *(pytest.param(name, marks=pytest.mark.formats) for name in ("chunk", "sample", "batch"))]
 )
 def test_samples_are_those_that_were_written(name: str) -> None:
     found = [*ad.LitDataset(FOLDER / name)]
@@ -68,12 +68,61 @@ def test_samples_compressed_alone_by_their_numbers() -> None:
         ad.LitDataset(FOLDER / "chunk", index=True)
 
 
-@pytest.mark.parametrize("index", [False, True])
-def test_what_is_not_supported_says_so(index: bool) -> None:
-    found = results(ad.LitDataset(FOLDER / "batch", index=index))
-    assert found == [Failed("DataLossError")] * 3  # one for each chunk
-    with pytest.raises(ad.DataLossError, match=r"chunk-0-0\.bin: several samples are compressed together"):
-        list(ad.LitDataset(FOLDER / "batch", index=index))
+@pytest.mark.formats
+@pytest.mark.parametrize("name", ["batch", "rows"])
+def test_samples_in_groups(name: str) -> None:
+    made = [row(number) for number in range(ROWS)] if name == "rows" else [sample(number) for number in range(COUNT)]
+    samples = [*map(told, made)]
+    for way in WAYS:
+        assert [*map(told, way(ad.LitDataset(FOLDER / name)))] == samples
+    ds = ad.LitDataset(FOLDER / name, index=True)
+    assert len(ds) == len(samples)
+    assert [told(ds[number]) for number in (0, 4, -1)] == [samples[number] for number in (0, 4, -1)]
+    key = next(iter(made[0]))  # a number
+    shuffled = [*ds.shuffle(seed=1)]
+    assert [*map(told, sorted(shuffled, key=lambda one: abs(one[key])))] == samples
+    check_resumes(lambda: ad.LitDataset(FOLDER / name), places=8)
+    check_resumes(lambda: ad.LitDataset(FOLDER / name, index=True).shuffle(seed=1), places=3)
+
+
+@pytest.mark.formats
+@pytest.mark.parametrize("name", ["batch", "rows"])
+def test_damaged_groups(name: str, tmp_path: Path) -> None:
+    whole = [*map(told, ad.LitDataset(FOLDER / name))]
+    shutil.copytree(FOLDER / name, tmp_path, dirs_exist_ok=True)
+    path = tmp_path / "chunk-0-0.bin"
+    content = path.read_bytes()
+    first = json.loads((tmp_path / "index.json").read_text())["chunks"][0]["chunk_size"]
+    changes = [content[:size] for size in range(0, len(content), 97 * 7)]
+    if name == "batch":  # Arrow has no checksums
+        changes += [content[:at] + bytes([content[at] ^ 0x55]) + content[at + 1 :] for at in range(8, len(content), 97)]
+    for change in changes:
+        path.write_bytes(change)
+        for index in (False, True):
+            found = [
+                one if isinstance(one, Failed) else told(one) for one in results(ad.LitDataset(tmp_path, index=index))
+            ]
+            assert found[len(found) - len(whole) + first :] == whole[first:]
+            rest = found[: len(found) - len(whole) + first]
+            assert (
+                rest == [Failed("DataLossError")]
+                or [
+                    one == other or one == Failed("DataLossError")
+                    for one, other in zip(rest, whole[:first], strict=True)
+                ].count(False)
+                <= 4
+            )  # of one group, whose bytes have no checksum
+
+
+@pytest.mark.formats
+def test_groups_of_remote_chunks_need_a_cache(tmp_path: Path) -> None:
+    with web() as server:
+        for path in (FOLDER / "rows").iterdir():
+            url = server.put(f"rows/{path.name}", path.read_bytes())
+        folder = url.rpartition("/")[0]
+        assert [*ad.LitDataset(folder, cache_dir=tmp_path)] == [row(number) for number in range(ROWS)]
+        with pytest.raises(ad.DataLossError, match=r"chunk-0-0\.bin: its samples are stored in groups.*cache_dir="):
+            list(ad.LitDataset(folder))
 
 
 @pytest.mark.parametrize("way", WAYS)
