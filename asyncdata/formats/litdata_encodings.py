@@ -200,6 +200,14 @@ def next_leaf(leaves: Iterator[Any]) -> Any:
     return next(leaves)
 
 
+def flat_dict(keys: list[Any], leaves: Iterator[Any]) -> dict[Any, Any]:
+    """Return a dict of leaves, which are the next ones."""
+    found = dict(zip(keys, leaves, strict=False))
+    if len(found) < len(keys):
+        raise StopIteration
+    return found
+
+
 def built_dict(keys: list[Any], parts: list[Build], leaves: Iterator[Any]) -> dict[Any, Any]:
     return {key: part(leaves) for key, part in zip(keys, parts, strict=True)}
 
@@ -217,7 +225,8 @@ def builder_of(spec: Any) -> Build:
         keys = json.loads(spec["context"])
         if len(keys) != len(parts):
             raise ValueError(f"{len(keys)} keys for {len(parts)} values")
-        return partial(built_dict, keys, parts)
+        flat = keys and all(part is next_leaf for part in parts)
+        return partial(flat_dict, keys) if flat else partial(built_dict, keys, parts)
     if kind in ("builtins.list", "builtins.tuple"):
         return partial(built_list, list if kind == "builtins.list" else tuple, parts)
     raise ValueError(f"its samples are of the type {kind!r:.60}, which is not supported")

@@ -51,14 +51,15 @@ class Groups:
 
     def read(self, read_at: ReadAt, size: int, name: str, records: Sequence[int]) -> list[Any]:
         """Return samples of a file of so many bytes, errors in the places of lost ones."""
-        found: dict[int, list[Any]] = {}
-        groups = [bisect_right(self.begins, number) - 1 for number in records]
-        samples: list[Any] = []
-        for number, group in zip(records, groups, strict=True):
-            if group not in found:
-                found = {group: self.group(read_at, size, name, group)}  # the others are no longer needed
-            samples.append(found[group][number - self.begins[group]])
-        return samples
+        places: dict[int, list[int]] = {}
+        for place, number in enumerate(records):
+            places.setdefault(bisect_right(self.begins, number) - 1, []).append(place)
+        found: list[Any] = [None] * len(records)
+        for group, wanted in places.items():  # each is read once, and only one is held
+            samples = self.group(read_at, size, name, group)
+            for place in wanted:
+                found[place] = samples[records[place] - self.begins[group]]
+        return found
 
     def group(self, read_at: ReadAt, size: int, name: str, group: int) -> list[Any]:
         """Return the samples of a group."""

@@ -51,6 +51,8 @@ class SampleLayout:
         self._sizes = f"<{own}I"
         self._begin = 4 * own
         self._fixed = self._begin + sum(column.size or 0 for column in columns)
+        self._given = [column.size for column in columns] if own < len(columns) else None
+        self._decoders = [column.decode for column in columns]
 
     def sample(self, name: str, data: bytes, offset: int, begin: int, end: int) -> Any:
         """Return the sample in a part of `data`, or its error; it is at `offset` in the file `name`."""
@@ -68,16 +70,17 @@ class SampleLayout:
         sizes = unpack_from(self._sizes, data, begin) if at <= end else ()
         if end - begin != self._fixed + sum(sizes):
             raise ValueError(f"its columns are expected to have {self._fixed + sum(sizes)} bytes, not {end - begin}")
+        if self._given is not None:
+            own = iter(sizes)
+            sizes = [next(own) if size is None else size for size in self._given]
         found: list[Any] = []
-        own = iter(sizes)
-        for column in self._columns:
-            stop = at + (next(own) if column.size is None else column.size)
-            try:
-                found.append(column.decode(data[at:stop]))
-            except DAMAGED as error:
-                what = f"{type(error).__name__}: {error}"
-                raise ValueError(f"its column {column.name!r} is no {column.encoding} ({what})") from None
-            at = stop
+        try:
+            for decode, size in zip(self._decoders, sizes, strict=True):
+                found.append(decode(data[at : at + size]))
+                at += size
+        except DAMAGED as error:
+            column, what = self._columns[len(found)], f"{type(error).__name__}: {error}"
+            raise ValueError(f"its column {column.name!r} is no {column.encoding} ({what})") from None
         return self._build(found)
 
 

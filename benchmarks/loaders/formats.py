@@ -2,7 +2,8 @@
 
     python benchmarks/loaders/formats.py [--quick] [--json FILE]
 
-It needs `pip install -e '.[formats-test]'`. What is compared is the CPU time of the process, all threads together: on a
+It needs `pip install -e '.[formats-test]'`; MDS and LitData are compared where `mosaicml-streaming` and `litdata` are
+installed, too. What is compared is the CPU time of the process, all threads together: on a
 machine with other work it says more than the clock. Samples of WebDataset are a picture of 10 KB, a number and a small
 dict. Parquet is read in batches of 1024 rows of 8 numbers and 64 float32. Rows of ArrayRecord and of Hugging Face's
 datasets are asked for 64 at a time in a loop.
@@ -194,10 +195,59 @@ def hugging_face(arguments: Arguments, report: Report) -> None:
     by_number(report, "Hugging Face, a row", rows, ad.Dataset.from_source(rows), arguments.rounds(5))
 
 
+def folders(folder: Path, arguments: Arguments, report: Report, found: Mapping[str, str]) -> None:
+    """Samples of 10 KB in folders of MDS and LitData, in order and shuffled, in one process."""
+    count, rounds = 500 if arguments.quick else 5000, arguments.rounds(5)
+    array = np.random.default_rng(0).integers(0, 256, 10_000, np.uint8)
+    made = [{"array": array, "cls": number % 10, "text": "some words " * 20} for number in range(count)]
+    if "mosaicml-streaming" in found:
+        from streaming import MDSWriter, StreamingDataset
+
+        path = str(folder / "mds")
+        with MDSWriter(
+            out=path, columns={"array": "ndarray", "cls": "int", "text": "str"}, size_limit=1 << 23
+        ) as writer:
+            for one in made:
+                writer.write(one)
+        ds = ad.MdsDataset(path, index=True)
+        peers = {shuffle: StreamingDataset(local=path, shuffle=shuffle, batch_size=1) for shuffle in (False, True)}
+        against(report, "MDS", count, AtLeast(2), rounds, ds, "streaming", peers)
+    if "litdata" in found:
+        import litdata
+        from litdata.streaming.cache import Cache
+
+        path = str(folder / "litdata")
+        cache = Cache(path, chunk_bytes=1 << 23)
+        for number, one in enumerate(made):
+            cache[number] = one
+        cache.done()
+        cache.merge()
+        ds = ad.LitDataset(path, index=True)
+        peers = {shuffle: litdata.StreamingDataset(path, shuffle=shuffle) for shuffle in (False, True)}
+        against(report, "LitData", count, AtMost(2), rounds, ds, "litdata", peers)
+
+
+def against(
+    report: Report,
+    what: str,
+    count: int,
+    bar: Bar,
+    rounds: int,
+    ds: ad.Dataset[Any],
+    peer: str,
+    peers: Mapping[bool, Any],
+) -> None:
+    """Add a line for a sample in order, and one for a sample of all shuffled."""
+    for shuffle, theirs in peers.items():
+        ours = ds.shuffle(seed=0) if shuffle else ds
+        title = f"{what}, a sample{', shuffled' if shuffle else ''}"
+        compare(report, title, count, bar, rounds, lambda ours=ours: read(ours), peer, lambda t=theirs: read(t))
+
+
 def main() -> None:
     """Write the files, run every part and print the table."""
     arguments = parse_arguments(__doc__ or "")
-    installed(("pyarrow", "webdataset", "datasets", "array_record", "msgspec"))
+    found = installed(("pyarrow", "webdataset", "datasets", "array_record", "msgspec", "mosaicml-streaming", "litdata"))
     report = Report("Formats, from the page cache")
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
@@ -206,6 +256,7 @@ def main() -> None:
         lines(folder, arguments, report)
         records(folder, arguments, report)
         hugging_face(arguments, report)
+        folders(folder, arguments, report, found)
     report.finish(arguments.json)
 
 
