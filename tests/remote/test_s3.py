@@ -20,6 +20,7 @@ import asyncdata as ad
 from asyncdata.__main__ import main
 from asyncdata.errors import DataLossError, ResumeError
 from asyncdata.testing import check_resumes
+from tests.data import write_litdata, write_tfds, write_tokens
 from tests.remote.conftest import Bucket
 
 pytestmark = pytest.mark.remote
@@ -368,3 +369,19 @@ def test_arrays_and_folders_of_pictures(bucket: Bucket, tmp_path: Path) -> None:
     ds = ad.ImageFolderDataset(f"{bucket.url}/pictures", storage_options=bucket.options)
     assert (ds.class_names, len(ds)) == (["cat", "dog"], 3)
     assert list(ds) == [(b"cat/1.jpg", 0), (b"dog/1.jpg", 1), (b"dog/in/2.jpg", 1)]
+
+
+def test_folders_that_other_loaders_have_written(bucket: Bucket, tmp_path: Path) -> None:
+    for folder in (write_litdata.FOLDER / "plain", write_tfds.FOLDER / "mine", write_tokens.FOLDER):
+        for path in folder.iterdir():
+            bucket.put(f"{folder.name}/{path.name}", path.read_bytes())
+    here: dict[str, Any] = {"storage_options": bucket.options}
+    kept = here | {"cache_dir": tmp_path}
+    numbers = [*range(write_litdata.COUNT)]
+    assert [-sample["int"] for sample in ad.LitDataset(f"{bucket.url}/plain", **here)] == numbers
+    assert ad.LitDataset(f"{bucket.url}/plain", index=True, **kept)[9]["int"] == -9
+    order = json.loads((write_tfds.FOLDER / "splits.json").read_text())["train[3:17]"]
+    assert [sample["id"] for sample in ad.TfdsDataset(f"{bucket.url}/mine", "train[3:17]", **here)] == order
+    check_resumes(lambda: ad.TfdsDataset(f"{bucket.url}/mine", "train[3:17]", **here), places=2)
+    tokens = ad.TokenDataset(f"{bucket.url}/tokens/int32.bin", window=9, **kept)
+    assert np.array_equal(list(tokens), list(ad.TokenDataset(write_tokens.FOLDER / "int32.bin", window=9)))
