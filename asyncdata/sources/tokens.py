@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from itertools import chain, pairwise
 from typing import Any, ClassVar, Final
@@ -50,6 +51,29 @@ class KnownTokens:
     index_status: Status | None = None
     error: OSError | DataLossError | None = None
     """The error that replaces the file; it is its only element."""
+
+
+@dataclass(frozen=True)
+class OpenTokens:
+    """A file of tokens that is open, and its index if that is needed."""
+
+    path: str
+    file: AnyPart
+    index: AnyPart | None
+    known: KnownTokens
+
+    def between(self, begin: int, end: int) -> npt.NDArray[Any]:
+        """Return the tokens in some bytes, in an array that may be changed."""
+        data = bytearray(end - begin)
+        if self.file.fill_at(begin, memoryview(data)) < len(data):
+            raise DataLossError(f"{without_query(self.path)}: it ends before byte {end}, where tokens were expected")
+        return np.frombuffer(data, self.known.dtype)
+
+
+def check_same(path: str, file: AnyPart, status: Status | None) -> None:
+    """Raise unless a file is as it was."""
+    if file.status() != status:
+        raise DataLossError(f"{without_query(path)}: the file has changed since the dataset first looked")
 
 
 class TokenFiles(NumberedFiles):
@@ -133,64 +157,59 @@ class TokenFiles(NumberedFiles):
         known = self.of(path)
         if known.error is not None:
             return [known.error] * len(records)
-        with opened(path, self.storage) as file:
-            self.check(path, file, known.status)
-            found = [self.run_of(path, file, known, start, stop) for start, stop in runs(records)]
+        with ExitStack() as stack:
+            file, index = stack.enter_context(opened(path, self.storage)), None
+            check_same(path, file, known.status)
+            if not isinstance(self.layout.window, TokenWindows):
+                index = stack.enter_context(opened(index_path(path), self.storage))
+                check_same(index_path(path), index, known.index_status)
+            found = [self.run_of(OpenTokens(path, file, index, known), start, stop) for start, stop in runs(records)]
         return found[0] if len(found) == 1 else [*chain.from_iterable(found)]
 
-    def check(self, path: str, file: AnyPart, status: Status | None) -> None:
-        """Raise unless a file is as it was."""
-        if file.status() != status:
-            raise DataLossError(f"{without_query(path)}: the file has changed since the dataset first looked")
-
-    def run_of(self, path: str, file: AnyPart, known: KnownTokens, start: int, stop: int) -> Sequence[Any]:
+    def run_of(self, tokens: OpenTokens, start: int, stop: int) -> Sequence[Any]:
         """Return consecutive elements, errors in the places of lost ones."""
         read = self.windows if isinstance(self.layout.window, TokenWindows) else self.parts
         try:
-            return read(path, file, known, start, stop)
+            return read(tokens, start, stop)
         except DataLossError as error:
             if stop - start == 1:
                 return [error.with_traceback(None)]
-        return [self.run_of(path, file, known, one, one + 1)[0] for one in range(start, stop)]
+        return [self.run_of(tokens, one, one + 1)[0] for one in range(start, stop)]
 
-    def windows(self, path: str, file: AnyPart, known: KnownTokens, start: int, stop: int) -> Any:
+    def windows(self, tokens: OpenTokens, start: int, stop: int) -> Any:
         """Return consecutive windows, as rows of one array if they have one length."""
-        layout, size = self.layout, known.dtype.itemsize
+        layout, size, whole = self.layout, tokens.known.dtype.itemsize, tokens.known.status.size
         assert isinstance(layout.window, TokenWindows)
         length, step = layout.window.length, layout.window.step
-        begin = self.spans.get(path, (layout.header_bytes, 0))[0] + start * step * size
+        begin = self.spans.get(tokens.path, (layout.header_bytes, 0))[0] + start * step * size
         end = begin + ((stop - start - 1) * step + length) * size
-        tokens = tokens_at(path, file, known, begin, min(end, known.status.size))
-        if end > known.status.size:
-            return [tokens[at : at + length].copy() for at in range(0, step * (stop - start), step)]
-        return sliding_window_view(tokens, length)[::step].copy()
+        found = tokens.between(begin, min(end, whole))
+        if stop - start == 1:
+            return [found]
+        if end > whole:
+            return [found[at : at + length].copy() for at in range(0, step * (stop - start), step)]
+        return sliding_window_view(found, length)[::step].copy()
 
-    def parts(self, path: str, file: AnyPart, known: KnownTokens, start: int, stop: int) -> Sequence[Any]:
+    def parts(self, tokens: OpenTokens, start: int, stop: int) -> Sequence[Any]:
         """Return consecutive documents or sequences."""
-        assert known.index is not None
-        with opened(beside := index_path(path), self.storage) as index:
-            self.check(beside, index, known.index_status)
-            try:
-                ends = known.index.ends(index.read_at, start, stop, documents=self.layout.window == "document")
-            except ValueError as error:
-                raise DataLossError(f"{without_query(beside)}: {error}") from None
-        tokens = tokens_at(path, file, known, int(ends[0]), int(ends[-1]))
-        places = ((ends - ends[0]) // known.dtype.itemsize).tolist()
-        return [tokens[begin:end].copy() for begin, end in pairwise(places)]
+        assert tokens.index is not None
+        assert tokens.known.index is not None
+        try:
+            documents = self.layout.window == "document"
+            ends = tokens.known.index.ends(tokens.index.read_at, start, stop, documents=documents)
+        except ValueError as error:
+            raise DataLossError(f"{without_query(index_path(tokens.path))}: {error}") from None
+        found = tokens.between(int(ends[0]), int(ends[-1]))
+        if stop - start == 1:
+            return [found]
+        places = ((ends - ends[0]) // tokens.known.dtype.itemsize).tolist()
+        return [found[begin:end].copy() for begin, end in pairwise(places)]
 
     def size(self, path: str) -> int:
         return self.of(path).status.size
 
     def is_end(self, path: str, record: int) -> bool:
         return self.is_broken(path)
-
-
-def tokens_at(path: str, file: AnyPart, known: KnownTokens, begin: int, end: int) -> npt.NDArray[Any]:
-    """Return the tokens in some bytes of a file."""
-    data = bytearray(end - begin)
-    if file.fill_at(begin, memoryview(data)) < len(data):
-        raise DataLossError(f"{without_query(path)}: it ends before byte {end}, where tokens were expected")
-    return np.frombuffer(data, known.dtype)
 
 
 def runs(records: Sequence[int]) -> Iterator[tuple[int, int]]:
