@@ -58,7 +58,8 @@ class SharedCalls:
 
     def __init__(self, scope: Scope, tuning: Tuning) -> None:
         self.tuning = tuning
-        self.threads = scope.owned.share_threads("asyncdata-map")
+        sharing = scope.sharing
+        self.threads = scope.owned.share_threads("asyncdata-map") if sharing is None else sharing.limited(1)
         self.tasks = Limiter(1)
 
     def resize(self, workers: int) -> None:
@@ -131,9 +132,8 @@ class AutotunedWorkers(Workers):
             tasks = TaskWorkers(self.scope, choice.workers, work.run_async, work.at_once)
             tasks.limit = tasks.limit if self.shared is None else self.shared.tasks
             return tasks
-        made = ThreadWorkers if self.shared is None else SharedThreads
-        workers = made(self.scope, choice.workers, work.attempt)
-        workers.threads = workers.threads if self.shared is None else self.shared.threads
+        made, threads = (ThreadWorkers, None) if self.shared is None else (SharedThreads, self.shared.threads)
+        workers = made(self.scope, choice.workers, work.attempt, threads=threads)
         self.watch(workers)
         if self.tuning.alone:
             workers.pace = FixedChunkSizer(0.0)

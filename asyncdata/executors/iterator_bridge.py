@@ -9,6 +9,7 @@ from asyncio import CancelledError
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import suppress
+from functools import partial
 from inspect import isfunction
 from itertools import chain, islice, repeat
 from operator import length_hint
@@ -301,12 +302,13 @@ def patience(came: int, limit: int, seconds: float) -> float:
 
 
 STARTING: Final = forks.lock()
-BRIDGES: Final[WeakSet[ThreadBridge]] = WeakSet()
-"""Those whose threads may still run; only with the lock."""
+RUNS: Final[dict[int, WeakSet[ThreadBridge]]] = {}
+"""Those whose threads may still run, by the identity of their source; only with the lock."""
 
 
 class ThreadBridge(ThreadRequests):
-    """Runs a plain iterator in a thread of its own, so that one that blocks stalls nothing else.
+    """Runs a plain iterator in a thread of its own, so that one that blocks stalls nothing else; where there are many,
+    several have a thread.
 
     A run of the same `source` that was stopped may be at its last item still, and sources such as the streams of
     Hugging Face hold one state for all their runs: so the thread first waits for the end of that run.
@@ -335,14 +337,33 @@ class ThreadBridge(ThreadRequests):
         self.orders: SimpleQueue[int | None] = SimpleQueue()
         self.pace = ChunkSizer(INLINE_GROUP)
         self.permits: list[Iterator[Any]] = []
-        with STARTING:
-            self.stopped = [other for other in BRIDGES if other.over and other.source is source is not None]
-            BRIDGES.add(self)
+        self.stopped = [] if source is None else self.stopped_runs()
+        self.iterable: Iterable[Any] = ()
+        self.items: Iterator[Any] | None = None
+        self.release: Callable[[], None] | None = None
+        self.turns: Callable[[Callable[[], None]], None] | None = None
+        """Has the thread that this shares with others do something."""
         forks.register(self)
-        scope.owned.start(self.run, name)
+        sharing = scope.sharing
+        if sharing is None or sharing.claim(1):
+            self.release = None if sharing is None else partial(sharing.release, 1)
+            scope.owned.start(self.run, name)
+        else:
+            thread, context = sharing.next_single(), scope.owned.context()
+            self.turns = lambda do: thread.submit(partial(context.run, do))
+
+    def stopped_runs(self) -> list[ThreadBridge]:
+        """Return the runs of the source that were stopped and may be at their last item."""
+        with STARTING:
+            runs = RUNS.setdefault(id(self.source), WeakSet())
+            stopped = [other for other in runs if other.over]
+            runs.add(self)
+        return stopped
 
     def order(self, count: int) -> None:
         self.orders.put(count)
+        if self.turns is not None:
+            self.turns(self.take_turn)
 
     def request_soon(self, missing: int) -> None:
         if missing < len(self.permits) - 1:  # else the group ends by then
@@ -365,31 +386,64 @@ class ThreadBridge(ThreadRequests):
         self.over = True
         self.break_off()
         self.orders.put(None)
+        if self.turns is not None:
+            self.turns(self.end)
+        elif self.release is not None:
+            self.release()
+            self.release = None
 
     def run(self) -> None:
-        """Run it after those that were stopped."""
-        for other in self.stopped:
-            other.finished.wait()
-        self.stopped.clear()
+        """Serve requests until it ends or is stopped."""
         try:
-            self.iterate()
+            if (items := self.started()) is not None:
+                while not self.ended and not self.over and (count := self.orders.get()) is not None:
+                    self.serve(items, count)
+        finally:
+            self.end()
+
+    def take_turn(self) -> None:
+        """Serve one request, in a thread that has others to serve."""
+        count = self.orders.get()
+        if count is None or self.over or self.ended or (items := self.started()) is None:
+            return
+        self.serve(items, count)
+        if self.ended:
+            self.end()
+
+    def started(self) -> Iterator[Any] | None:
+        """Make the iterator if there is none, after the runs that were stopped; `None` if that fails."""
+        if self.items is None:
+            for other in self.stopped:
+                other.finished.wait()
+            self.stopped.clear()
+            try:
+                self.iterable, self.read_state = self.make()
+                self.items = chain(items_of(self.iterable), self.ending())
+            except BaseException as error:  # becomes an element's failure
+                self.hand(Failure(error, True))
+                self.hand(END)
+                return None
+            self.begun = True
+        return self.items
+
+    def end(self) -> None:
+        """Close the iterator."""
+        self.permits.clear()
+        iterable, self.iterable, self.items = self.iterable, (), None
+        try:
+            close(iterable)
         finally:
             self.finished.set()
+            if self.source is not None:
+                self.forget()
 
-    def iterate(self) -> None:
-        """Make the iterator and serve requests until it ends or is stopped."""
-        try:
-            iterable, self.read_state = self.make()
-            items = chain(items_of(iterable), self.ending())
-        except BaseException as error:  # becomes an element's failure
-            self.hand(Failure(error, True))
-            self.hand(END)
-            return
-        self.begun = True
-        while not self.ended and not self.over and (count := self.orders.get()) is not None:
-            self.serve(items, count)
-        self.permits.clear()
-        close(iterable)
+    def forget(self) -> None:
+        """Record that this run has ended."""
+        with STARTING:
+            runs = RUNS.get(id(self.source), WeakSet())
+            runs.discard(self)
+            if not runs:
+                RUNS.pop(id(self.source), None)
 
     def ending(self) -> Iterator[Any]:
         """Yield the failure after the last item, if there is one."""

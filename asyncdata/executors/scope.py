@@ -8,7 +8,7 @@ import time
 from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import Executor
 from contextlib import suppress
-from contextvars import copy_context
+from contextvars import Context, copy_context
 from functools import partial
 from typing import Any, Final, TypeVar
 
@@ -17,10 +17,12 @@ from anyio.abc import TaskGroup
 
 from asyncdata.executors.function_call import PoolExecutor, ThreadPool
 from asyncdata.executors.retry import LEAVING, Leaving
+from asyncdata.executors.thread_sharing import StageThreads, ThreadSharing
 from asyncdata.memory.memcpy import helper_count
 from asyncdata.runtime.host_resources import usable_cores
 from asyncdata.runtime.memory_budget import MemoryBudget
 from asyncdata.runtime.meter import Meter, Meters
+from asyncdata.runtime.open_files import OpenFiles
 from asyncdata.runtime.signal_handlers import start_thread
 
 __all__ = ("EndError", "LooplessScope", "OwnedTask", "Scope")
@@ -57,14 +59,16 @@ class OwnedTask:
         self.copier = ThreadPool(self.start, helper_count(usable_cores()), "asyncdata-copy")
         self.shared: list[ThreadPool] = []
         """Threads that call functions for several steps."""
+        self.open_files = OpenFiles()
+        self.sharing = ThreadSharing(self.start)
+        """The threads of the stages of a mixture's inputs."""
         self.unstarted: set[Coroutine[Any, Any, None]] = set()
         self.has_spawned = False
         self.emptied: Callable[[], object] | None = None
 
     def start(self, run: Callable[[], None], name: str) -> None:
         """Start a daemon thread. Daemon, so that a user's function that never returns cannot hold the interpreter."""
-        context = copy_context()
-        context.run(LEAVING.set, self.over)
+        context = self.context()
 
         def main() -> None:
             begun.set()
@@ -79,6 +83,12 @@ class OwnedTask:
         self.threads[thread] = begun
         start_thread(thread)
 
+    def context(self) -> Context:
+        """Return a context for a thread: a copy of the caller's."""
+        context = copy_context()
+        context.run(LEAVING.set, self.over)
+        return context
+
     def share_threads(self, name: str) -> ThreadPool:
         """Return threads for several steps, one to begin with, which end with the pipeline."""
         self.shared.append(ThreadPool(self.start, 1, name))
@@ -91,7 +101,7 @@ class OwnedTask:
 
     def stop(self) -> None:
         """End the shared threads. Work that a shut-down loop has not started will not start."""
-        for threads in (self.readers, self.copier, *self.shared):
+        for threads in (self.readers, self.copier, self.sharing, *self.shared):
             threads.stop()
         self.over.say()
         for coroutine in self.unstarted:
@@ -122,7 +132,7 @@ class OwnedTask:
 class Scope:
     """The scope that a stage gets when it is opened. `at` returns one for another epoch or for an inner pipeline."""
 
-    __slots__ = ("epoch", "group", "home", "loop", "meter", "meters", "owned")
+    __slots__ = ("epoch", "group", "home", "loop", "meter", "meters", "owned", "sharing")
 
     def __init__(
         self,
@@ -141,6 +151,8 @@ class Scope:
         self.meters = meters
         self.meter = meters.output
         """Of the step that is opened."""
+        self.sharing: ThreadSharing | None = None
+        """Where its stages get their threads, if these are many."""
 
     @property
     def budget(self) -> MemoryBudget:
@@ -152,11 +164,29 @@ class Scope:
         """The pipeline's reader threads."""
         return self.owned.executor
 
+    @property
+    def open_files(self) -> OpenFiles:
+        """The files that the pipeline has open."""
+        return self.owned.open_files
+
     def at(self, *path: Any) -> Scope:
         """Return this scope one level deeper in epochs: a repetition, or the element an inner pipeline is for."""
         inner = object.__new__(Scope)
         inner.group, inner.owned, inner.loop, inner.home = self.group, self.owned, self.loop, self.home
         inner.epoch, inner.meters, inner.meter = self.epoch + path, self.meters, self.meter
+        inner.sharing = self.sharing
+        return inner
+
+    def threads(self, count: int, name: str) -> StageThreads:
+        """Return at most `count` threads for a stage, which stops them."""
+        if self.sharing is not None:
+            return self.sharing.threads(count, name)
+        return ThreadPool(self.owned.start, count, name)
+
+    def sharing_threads(self) -> Scope:
+        """Return this scope for inputs that share their threads, as there may be many of them, and few at work."""
+        inner = self.at()
+        inner.sharing = self.owned.sharing
         return inner
 
     def with_epoch(self, epoch: tuple[Any, ...]) -> Scope:
@@ -248,3 +278,6 @@ class LooplessScope(Scope):
         inner = LooplessScope(self.epoch + path, self.left, self.ends, self.meters)
         inner.meter = self.meter
         return inner
+
+    def sharing_threads(self) -> Scope:
+        return self

@@ -10,11 +10,12 @@ from collections.abc import Awaitable, Callable
 from math import inf
 from typing import Any, ClassVar, Final
 
-from asyncdata.executors.function_call import ChunkSizer, Deadline, ThreadPool, never
+from asyncdata.executors.function_call import ChunkSizer, Deadline, never
 from asyncdata.executors.function_times import FunctionKey
 from asyncdata.executors.group_work import Done, GroupWork
 from asyncdata.executors.limiter import Limiter
 from asyncdata.executors.scope import Scope
+from asyncdata.executors.thread_sharing import StageThreads
 from asyncdata.runtime.block import Block
 from asyncdata.runtime.queue import LoopSignal, now_on
 from asyncdata.runtime.retry_count import RETRIED
@@ -151,13 +152,19 @@ class ThreadWorkers(Workers):
     interval = inf
 
     def __init__(
-        self, scope: Scope, count: int, work: Callable[[Block, Deadline], Done], many_at_once: bool = False
+        self,
+        scope: Scope,
+        count: int,
+        work: Callable[[Block, Deadline], Done],
+        many_at_once: bool = False,
+        threads: StageThreads | None = None,
     ) -> None:
+        """Call it in these `threads`, or in some of its own."""
         self.pace = ChunkSizer(MANY_SECONDS, MANY) if many_at_once else ChunkSizer(THREAD_GROUP)
         self.retried = scope.meter.retried
         self.work = work
         self.count = count
-        self.threads = ThreadPool(scope.owned.start, count, "asyncdata-map")
+        self.threads = scope.threads(count, "asyncdata-map") if threads is None else threads
         self.reported = 0.0  # when one of them began last
 
     def submit(self, group: Group, finished: Callable[[Group], None]) -> None:

@@ -7,6 +7,7 @@ from concurrent.futures import Executor
 from typing import Final, NamedTuple, Protocol, Self, TypeAlias, TypeVar
 
 from asyncdata.runtime.memory_budget import MemoryBudget
+from asyncdata.runtime.open_files import OpenFiles
 
 __all__ = ("BLOCK_BYTES", "AnyPart", "Buffer", "Cancellable", "Entry", "Runner", "Status", "Store", "Stream")
 
@@ -83,6 +84,11 @@ class Runner(Protocol):
     @property
     def executor(self) -> Executor | None:
         """The threads that aiofiles reads files in; `None` for those of the event loop."""
+        ...
+
+    @property
+    def open_files(self) -> OpenFiles:
+        """The files that the pipeline has open."""
         ...
 
     def in_thread(self, call: Callable[[], T], /) -> Awaitable[T]:

@@ -11,6 +11,7 @@ from hashlib import blake2b
 from typing import Any, Final, NamedTuple, Protocol, Self, TypeVar, final
 
 from asyncdata.runtime.memory_budget import MemoryBudget
+from asyncdata.runtime.open_files import OpenFiles
 from asyncdata.storage.base import BLOCK_BYTES, AnyPart, Buffer, Cancellable, Entry, Runner, Status, Store, Stream
 from asyncdata.storage.cache_dir import CachedFile, CacheDir, CacheWriter, version_mtime
 from asyncdata.storage.local import FileStream, RandomFile
@@ -269,6 +270,7 @@ class TaskGroupRunner:
         self.group = group
         self.budget = MemoryBudget()
         self.executor = None
+        self.open_files = OpenFiles()
 
     async def in_thread(self, call: Callable[[], T], /) -> T:
         """Run a blocking call in a thread of asyncio's executor."""

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from concurrent.futures import Executor
 
+    from asyncdata.runtime.open_files import OpenFiles
     from asyncdata.storage.base import Runner
 
 __all__ = ("FileStream", "LocalStore", "RandomFile")
@@ -88,7 +89,9 @@ class LocalStore:
 
         `DataLossError` if the file becomes shorter meanwhile.
         """
-        return FileStream(path, block_bytes, offset, None if runner is None else runner.executor)
+        if runner is None:
+            return FileStream(path, block_bytes, offset, None)
+        return FileStream(path, block_bytes, offset, runner.executor, open_files=runner.open_files)
 
     async def read(self, path: str, start: int = 0, length: int | None = None) -> bytes:
         """Return the file, or `length` bytes from `start` on; `DataLossError` if it ends before.
@@ -201,7 +204,8 @@ class FileStream:
     """Reads a file in blocks into one buffer, opening it at the first read; safe to close while a thread reads.
 
     What is not in the page cache is awaited: aiofiles calls `read` in a thread of `executor`, by default of the loop's.
-    A `descriptor` of the file is closed with the stream.
+    A `descriptor` of the file is closed with the stream. If more files are open than `open_files` allows, it is closed
+    between two blocks, and opened again.
     """
 
     def __init__(
@@ -211,6 +215,7 @@ class FileStream:
         offset: int,
         executor: Executor | None,
         descriptor: int = -1,
+        open_files: OpenFiles | None = None,
     ) -> None:
         self._path = path
         self._file: io.FileIO | None = None if descriptor < 0 else io.FileIO(descriptor)
@@ -221,6 +226,9 @@ class FileStream:
         self._buffer = bytearray()
         self._cached_reads = hasattr(os, "RWF_NOWAIT")
         self._closing = False
+        self._open_files = open_files
+        self._suspended: os.stat_result | None = None
+        """What the file was like when it was closed between two blocks."""
         self._busy = Lock()  # held while a thread uses the file
 
     async def begin(self) -> Entry:
@@ -235,6 +243,8 @@ class FileStream:
 
     async def __anext__(self) -> memoryview:
         try:
+            if self._open_files is not None:
+                self._open_files.use(self)
             size = self.peek(self._buffer, self._offset) if self._buffer else 0
             block: memoryview = self._advanced(size) if size else await self._awaited.read()
         except BaseException:
@@ -285,12 +295,35 @@ class FileStream:
     def close(self) -> None:
         """Close the file without waiting: if a thread is reading, it closes the file afterwards."""
         self._closing = True
+        if self._open_files is not None:
+            self._open_files.forget(self)
         if self._busy.acquire(blocking=False):
             try:
                 if self._file is not None:
                     self._file.close()
             finally:
                 self._busy.release()
+
+    def suspend(self) -> bool:
+        """Close the file until the next block is read, unless a thread is reading it; return whether it is closed."""
+        if not self._busy.acquire(blocking=False):
+            return False
+        try:
+            if self._file is not None:
+                self._suspended = os.fstat(self._file.fileno())
+                self._file.close()
+                self._file = None
+        finally:
+            self._busy.release()
+        return True
+
+    def _check_same(self, before: os.stat_result, now: os.stat_result) -> None:
+        """Raise if the file is another one than it was when it was closed between two blocks."""
+        if any(getattr(before, name) != getattr(now, name) for name in ("st_dev", "st_ino", "st_size", "st_mtime_ns")):
+            raise DataLossError(
+                f"{self._path}: it was changed or replaced while it was being read. With more files open than half of "
+                "`ulimit -n` they are closed and opened again: raise that limit, or read fewer files at once"
+            )
 
     def _read(self) -> memoryview:
         file = self._file if self._file is not None and self._buffer else self._open()
@@ -303,7 +336,11 @@ class FileStream:
 
     def _open(self) -> io.FileIO:
         self._file = io.FileIO(self._path) if self._file is None else self._file
-        self._size = os.fstat(self._file.fileno()).st_size
+        status = os.fstat(self._file.fileno())
+        if self._suspended is not None:
+            self._check_same(self._suspended, status)
+            self._suspended = None
+        self._size = status.st_size
         rest = self._size - self._offset
         self._buffer = bytearray(min(self._block_bytes, rest) if rest > 0 else self._block_bytes)
         if hasattr(os, "posix_fadvise"):

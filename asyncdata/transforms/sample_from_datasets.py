@@ -279,6 +279,7 @@ def drawing(
     names: Sequence[str] = (),
 ) -> MixtureReader:
     """Return the reader that draws from inputs at these positions."""
+    scope = scope.sharing_threads()
 
     def open_input(number: int, want: Demand) -> Blocks:
         return inputs[number](scope, want, Start.of(begins[number]))

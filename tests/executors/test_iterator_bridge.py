@@ -30,6 +30,7 @@ class FakeScope:
     def __init__(self) -> None:
         self.loop = asyncio.get_running_loop()
         self.owned = OwnedTask(MemoryBudget())
+        self.sharing = None
 
 
 def pumped(scope: FakeScope, make: Callable[[], Iterable[Any]]) -> ThreadBridge:

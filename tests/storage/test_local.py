@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from asyncdata.errors import DataLossError
 from asyncdata.executors.function_call import PoolExecutor
+from asyncdata.runtime.open_files import OpenFiles
 from asyncdata.storage.local import LocalStore
 from tests.marks import first_by_default
 
@@ -52,6 +53,7 @@ class Runner:
 
     def __init__(self, run: Callable[[Callable[[], None]], object] = lambda job: job()) -> None:
         self.executor = PoolExecutor(SimpleNamespace(submit=run))  # type: ignore[arg-type]
+        self.open_files = OpenFiles()
 
 
 def descriptors(path: str) -> int:
@@ -300,3 +302,44 @@ def test_any_file_in_any_blocks(data: bytes, block_bytes: int, offset: int) -> N
         file.flush()
         found = asyncio.run(pieces(file.name, block_bytes=block_bytes, offset=offset, runner=Runner()))
     assert b"".join(found) == data[offset:]
+
+
+class TestSuspended:
+    """Files that are closed between two blocks."""
+
+    pytestmark = needs_proc
+
+    async def streams(self, tmp_path: Path) -> tuple[list[Any], Runner]:
+        runner = Runner(lambda job: job())
+        runner.open_files.most = 2
+        paths = [tmp_path / str(number) for number in range(4)]
+        for path in paths:
+            path.write_bytes(path.name.encode() * 1000)
+        return [store.stream(str(path), block_bytes=100, runner=runner) for path in paths], runner
+
+    async def test_they_are_opened_again_where_they_were(self, tmp_path: Path) -> None:
+        streams, runner = await self.streams(tmp_path)
+        found = dict.fromkeys(range(4), b"")
+        for _ in range(10):
+            for number, stream in enumerate(streams):
+                found[number] += bytes(await anext(stream))
+                assert descriptors(str(tmp_path)) <= 2
+        assert found == {number: str(number).encode() * 1000 for number in range(4)}
+        for stream in streams:
+            await stream.aclose()
+        assert not runner.open_files.files
+
+    @pytest.mark.parametrize("change", ["replaced", "longer"])
+    async def test_one_that_has_changed_meanwhile_is_an_error(self, tmp_path: Path, change: str) -> None:
+        streams, _ = await self.streams(tmp_path)
+        for stream in streams:
+            await anext(stream)
+        if change == "replaced":
+            (tmp_path / "new").write_bytes(b"x" * 1000)
+            os.replace(tmp_path / "new", tmp_path / "0")
+        else:
+            (tmp_path / "0").write_bytes(b"0" * 1001)
+        with pytest.raises(DataLossError, match="was changed or replaced while it was being read"):
+            await anext(streams[0])
+        for stream in streams:
+            await stream.aclose()
