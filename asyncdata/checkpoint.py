@@ -278,7 +278,10 @@ def state_of_share(state: Any, shares: list[Share]) -> Any:
         return cast("Any", state)
     states = [checked(one) for one in cast("Mapping[str, list[Any]]", state)["ranks"]]
     mine = [list(share) for share in shares]
-    return next((one for one in states if one["shares"] == mine), None) or merge_states(states)
+    own = next((one for one in states if one["shares"] == mine), None)
+    if own is not None and len(states) > 1:
+        dealt_places(states)
+    return own or merge_states(states)
 
 
 def check_shares(saved: Mapping[str, Any], shares: list[Share]) -> None:
@@ -307,9 +310,17 @@ def share_in(saved: Any) -> Share:
 def resharded(plan: Node, saved: Mapping[str, Any], shares: list[Share]) -> ResumePoint:
     """Return where one share starts among the undelivered elements of shares whose states were merged."""
     same_number(saved["shares"], shares)
-    share = shares[natural(saved["merged"])]
+    places: Any = saved["merged"]
+    merged = [*map(natural, cast("list[Any]", places) if isinstance(places, list) else [places])]
+    outermost = outermost_shares(plan)
+    if not {*outermost} <= {*merged}:
+        raise ResumeError(
+            f"the states are of each {share_in(saved['shares'][merged[-1]])}, but another shard() comes after it or "
+            "beside it, whose shares are fixed: the number of shares cannot change in the middle of an epoch"
+        )
+    share = shares[outermost[-1]]
     for place, (was, now) in enumerate(zip(map(share_in, saved["shares"]), shares, strict=True)):
-        if place != saved["merged"] and was != now:
+        if now != share if place in outermost else was != now:
             raise ResumeError(
                 f"the states are of {was}, but this pipeline is {now}; they were merged over another shard()"
             )
@@ -319,6 +330,17 @@ def resharded(plan: Node, saved: Mapping[str, Any], shares: list[Share]) -> Resu
     delivered = (saved["delivered"] + share.num_shards - 1 - share.number) // share.num_shards
     each = [natural(number) for number in saved.get("each", ())]
     return ResumePoint(plan, saved["epoch"], delivered, Start.of(position), resharded=True, each=each)
+
+
+def outermost_shares(plan: Node) -> list[int]:
+    """Return which of a plan's shares have no other one after them: several where sharded datasets are combined."""
+    numbers = counting()
+
+    def visit(node: Node) -> list[int]:
+        inner = [number for one in node.inputs for number in visit(one)]
+        return inner if node.share is None else [next(numbers)]
+
+    return visit(plan)
 
 
 def merge_states(states: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -346,11 +368,11 @@ def merge_states(states: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         same(saved, name)
     if any("merged" in state for state in saved):
         raise ResumeError("merge_states needs the states of iterators, but one of these is merged already")
-    place, order = dealt_place(saved)
+    places, order = dealt_places(saved)
     return with_checksum(
         {
             **saved[0],
-            "merged": place,
+            "merged": places if len(places) > 1 else places[0],
             "delivered": sum(state["delivered"] for state in saved),
             "each": [saved[number]["delivered"] for number in order],
             "position": [saved[number]["position"] for number in order],
@@ -369,13 +391,14 @@ def same(states: Sequence[Mapping[str, Any]], name: str) -> None:
             )
 
 
-def dealt_place(states: Sequence[Mapping[str, Any]]) -> tuple[int, list[int]]:
-    """Return the `shard()` of the plan whose shares the states are, and the number of the state of each share."""
+def dealt_places(states: Sequence[Mapping[str, Any]]) -> tuple[list[int], list[int]]:
+    """Return the `shard()`s of the plan whose shares the states are, and the number of the state of each share."""
     columns = list(zip(*[map(share_in, state["shares"]) for state in states], strict=True))
-    for place, shares in reversed([*enumerate(columns)]):
+    for shares in reversed(columns):
         if sorted(shares) == [Share(len(states), index) for index in range(len(states))]:
-            return place, sorted(range(len(states)), key=lambda number: shares[number].number)
-    found = "; ".join(", ".join(map(str, shares)) for shares in columns) or "no shard() at all"
+            places = [place for place, others in enumerate(columns) if others == shares]
+            return places, sorted(range(len(states)), key=lambda number: shares[number].number)
+    found = "; ".join(dict.fromkeys(", ".join(map(str, shares)) for shares in columns)) or "no shard() at all"
     raise ResumeError(f"merge_states needs one state of each share of one shard(), got {found}")
 
 
@@ -498,28 +521,32 @@ def load(path: str | os.PathLike[str]) -> dict[str, Any]:
     return cast("dict[str, Any]", state)
 
 
-def save_share(folder: str | os.PathLike[str], state: Mapping[str, Any]) -> None:
+def save_share(folder: str | os.PathLike[str], state: Mapping[str, Any], checkpoint: int | str | None = None) -> None:
     """Write the state of one process into a folder that all processes write to, such as that of the model's checkpoint.
 
     The file is named by the share, `asyncdata-1-of-4.json`. Without `shard()` or `balance()` all processes have the
-    same state, in `asyncdata.json`.
+    same state, in `asyncdata.json`. `checkpoint` is what all states of one checkpoint have in common, such as the
+    training step: `load_shares` refuses a folder in which some files are of another one, as after a machine has stopped
+    while it overwrote them.
     """
     from asyncdata.storage import local_path
 
-    save(Path(local_path(folder, "a state")) / share_file(state), state)
+    marked = state if checkpoint is None else with_checksum({**state, "checkpoint": checkpoint})
+    save(Path(local_path(folder, "a state")) / share_file(state), marked)
 
 
 def share_file(state: Mapping[str, Any]) -> str:
     """Return the name of the file that holds the state of one share."""
-    shares = "".join(f"-{share.number}-of-{share.num_shards}" for share in map(share_in, checked(state)["shares"]))
-    return f"asyncdata{shares}.json"
+    shares = dict.fromkeys(map(share_in, checked(state)["shares"]))
+    return f"asyncdata{''.join(f'-{share.number}-of-{share.num_shards}' for share in shares)}.json"
 
 
 def load_shares(folder: str | os.PathLike[str]) -> dict[str, Any]:
     """Read the states of all processes, as `save_share` wrote them, to resume with as many processes or another number.
 
     Give the result to `load_state_dict` or `iterate(state=)`. If as many processes resume, each finds the state of its
-    own share in it. If there are more or fewer, the states are merged, as by `merge_states`.
+    own share in it. If there are more or fewer, the states are merged, as by `merge_states`. `ResumeError` if a share
+    is missing, or one is of another checkpoint.
 
     >>> import asyncdata as ad, tempfile
     >>> def share(count, index):
@@ -539,7 +566,14 @@ def load_shares(folder: str | os.PathLike[str]) -> dict[str, Any]:
     files = sorted(Path(local_path(folder, "a state")).glob(SHARE_FILES))
     if not files:
         raise ResumeError(f"{os.fspath(folder)}: no state found: save_share writes files {SHARE_FILES}")
-    return {"ranks": [load(file) for file in files]}
+    states = [load(file) for file in files]
+    saved: dict[Any, str] = {}
+    for file, state in zip(files, states, strict=True):
+        saved.setdefault(state.get("checkpoint"), file.name)
+    if len(saved) > 1:
+        found = ", ".join(f"{name} of checkpoint {checkpoint!r}" for checkpoint, name in saved.items())
+        raise ResumeError(f"{os.fspath(folder)}: the states are not of one checkpoint: {found}")
+    return {"ranks": states}
 
 
 def inspect_state(state: Mapping[str, Any]) -> str:

@@ -308,12 +308,24 @@ def test_one_state_of_all_where_nothing_is_shared(tmp_path: Path) -> None:
     assert [*ad.Dataset.range(5).iterate(state=load_shares(tmp_path))] == [1, 2, 3, 4]
 
 
+def test_states_of_several_checkpoints_are_refused(tmp_path: Path) -> None:
+    for checkpoint, indices in ((100, (0, 1, 2)), (200, (1,))):
+        for index in indices:
+            with shared(3, index).iterate() as batches:
+                next(batches)
+                save_share(tmp_path, batches.state_dict(), checkpoint)
+    message = "not of one checkpoint: asyncdata-0-of-3.json of checkpoint 100, asyncdata-1-of-3.json of checkpoint 200"
+    with pytest.raises(ad.ResumeError, match=message):
+        load_shares(tmp_path)
+    save_share(tmp_path, load(tmp_path / "asyncdata-1-of-3.json"), 100)
+    assert len([*shared(3, 1).iterate(state=load_shares(tmp_path))]) == 3
+
+
 def test_a_folder_without_all_states_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ad.ResumeError, match=r"no state found: save_share writes files asyncdata\*.json"):
         load_shares(tmp_path)
     shares_in(tmp_path, 3, [1, 1, 1])
     (tmp_path / "asyncdata-1-of-3.json").unlink()
-    assert len([*shared(3, 0).iterate(state=load_shares(tmp_path))]) == 3  # its own is there
-    for count, index in ((3, 1), (2, 0)):
+    for count, index in ((3, 0), (3, 1), (2, 0)):
         with pytest.raises(ad.ResumeError, match="one state of each share"):
             shared(count, index).iterate(state=load_shares(tmp_path))

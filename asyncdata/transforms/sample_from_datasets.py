@@ -28,10 +28,12 @@ from asyncdata.graph.node import ELSEWHERE, REPLACEABLE, Node, check_integer, fi
 from asyncdata.graph.stages import Merge, Opener, Produce, yield_to_loop
 from asyncdata.options import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
-from asyncdata.runtime.tickets import NOTHING, FilteredTickets, Position, Start, Ticket, natural
+from asyncdata.runtime.resharding import Resharding
+from asyncdata.runtime.tickets import END, NOTHING, FilteredTickets, Position, Start, Ticket, natural
 from asyncdata.transforms.concatenate import from_parts
 from asyncdata.transforms.mixture_position import Begin, MixtureHistory
 from asyncdata.transforms.mixture_reader import Choices, MixtureReader
+from asyncdata.transforms.mixture_shares import resharded_mixture
 from asyncdata.transforms.mixture_turns import CostTurns, TurnsPlace, priced
 from asyncdata.transforms.mixture_weights import ENDLESS, Schedule, Weights, WeightsByStep, check_weights
 
@@ -395,6 +397,15 @@ class Sample(Node):
             return self.nodes[number].open(scope, inner, start)
 
         return from_parts(opened, want, tickets, len(self.nodes))
+
+    def reshard(self, positions: Sequence[Position], resharding: Resharding) -> Position:
+        if self.stop and END in positions:
+            raise ResumeError(
+                f"{self.label()}: one share has ended because a dataset of it has, while others have not, so the rest "
+                "cannot be divided: change the number of shares before, or at the end of the epoch"
+            )
+        by_cost = self.cost is not None
+        return resharded_mixture(self.label(), self.nodes, self.names, positions, resharding, by_cost=by_cost)
 
     def blocks(self, scope: Scope, inputs: Sequence[Opener], want: Demand, position: Position) -> Blocks:
         """Draw from the inputs, from a position on."""

@@ -109,11 +109,46 @@ DEALT_STEPS: tuple[Step, ...] = (
 @st.composite
 def shared_pipelines(draw: st.DrawFn) -> Pipeline:
     """A random pipeline that is shared out somewhere."""
-    pipe = share(draw, draw(chains(sources(), (*ORDERED_STEPS, pipelines.repeat, pipelines.flat_map), 3)))
+    pipe = shared_chain(draw)
+    pipe = mixed(draw, pipe) if draw(st.integers(0, 2)) == 0 else pipe
     for _ in range(draw(st.integers(0, 4))):
         if len(pipe.elements()) <= pipelines.MANY:
             pipe = draw(st.sampled_from(DEALT_STEPS))(draw, pipe)
     return pipe
+
+
+def constant_cost(*_: Any) -> float:
+    return 1.5
+
+
+def mixed(draw: st.DrawFn, pipe: Pipeline, depth: int = 2) -> Pipeline:
+    """A mixture of datasets that are all shared out, or of such mixtures."""
+    others = [shared_chain(draw) for _ in range(draw(st.integers(1, 2)))]
+    others = [mixed(draw, one, depth - 1) if depth > 1 and draw(st.booleans()) else one for one in others]
+    if not pipelines.alike(pipe, *others):
+        return pipe
+    pipes, named, cost = [pipe, *others], draw(st.booleans()), draw(st.sampled_from([None, constant_cost]))
+    weights = draw(st.sampled_from([[1.0, 1.0, 1.0], [0.7, 0.1, 0.2]]))[: len(pipes)]
+
+    def build() -> ad.Dataset[Any]:
+        names = [f"d{place}" for place in range(len(pipes))]
+        mixed: Any = [one.build() for one in pipes]
+        given: Any = weights
+        if named:
+            mixed, given = dict(zip(names, mixed, strict=True)), dict(zip(names, weights, strict=True))
+        return ad.Dataset.sample_from_datasets(mixed, given, seed=1, cost=cost)
+
+    return replace(
+        pipe,
+        text=f"sample_from_datasets({pipes}, {weights}, named={named}, cost={cost})",
+        build=build,
+        meaning=lambda epoch: [element for one in pipes for element in one.meaning(epoch)],
+        counted=all(one.counted for one in pipes),
+    )
+
+
+def shared_chain(draw: st.DrawFn) -> Pipeline:
+    return share(draw, draw(chains(sources(), (*ORDERED_STEPS, pipelines.repeat, pipelines.flat_map), 3)))
 
 
 def legs(most: int) -> st.SearchStrategy[Leg]:

@@ -244,7 +244,6 @@ def sharded(*transforms: Callable[[ad.Dataset[Any]], ad.Dataset[Any]]) -> Build:
         lambda ds: ds.window(2).flat_map(lambda window: window),
         lambda ds: ds.batch(1).rebatch([1, 2]),
         lambda ds: ds.rejection_resample(lambda x: x % 2, [0.5, 0.5], seed=1),
-        lambda ds: ad.Dataset.sample_from_datasets([ds, ad.Dataset.range(20)], seed=1),
         lambda ds: ad.Dataset.choose_from_datasets([ds], ad.Dataset.range(1).repeat()),
         lambda ds: ds.group_by_reducer(abs, ad.Reducer(abs, max, abs)),
     ],
@@ -253,6 +252,48 @@ def test_what_counts_or_keeps_one_share_says_that_it_cannot_be_dealt(transform: 
     _, states = states_of(sharded(transform), [2, 1])
     with pytest.raises(ResumeError, match=r"after shard\(\) counts or holds the elements of one share"):
         sharded(transform)(3, 0).iterate(state=merge_states(states))
+
+
+def corpora(cost: Any = None, **more: Any) -> Build:
+    """A mixture of datasets that are each shared out, one of which is such a mixture itself."""
+
+    def build(count: int, index: int) -> ad.Dataset[Any]:
+        web, code, books = [ad.Dataset.range(first, first + 40).shuffle(seed=2).shard(count, index) for first in FIRST]
+        code = ad.Dataset.sample_from_datasets([code, books], [0.8, 0.2], seed=5)
+        return ad.Dataset.sample_from_datasets({"web": web, "code": code}, seed=4, cost=cost, **more)
+
+    return build
+
+
+FIRST = (0, 100, 200)
+
+
+@pytest.mark.parametrize("cost", [None, lambda x: 1 + x % 3])
+def test_a_mixture_of_shared_datasets_goes_on_in_any_number_of_processes_with_its_books(cost: Any) -> None:
+    build, found, state = corpora(cost), list[int](), None
+    for stops in ([9, 3, 0], [1, 12], [MANY, 2, 0, 7], [MANY] * 3):
+        some, states = states_of(build, stops, state)
+        found += some
+        state = merge_states(states)
+        if all(position != "end" for position in state["position"]):
+            given = np.sum([position["given"] for position in state["position"] if position], axis=0)
+            assert given.tolist() == [sum(x < 100 for x in found), sum(x >= 100 for x in found)]
+    assert sorted(found) == sorted(first + x for first in FIRST for x in range(40))
+
+
+def test_a_mixture_that_cannot_be_divided_says_why() -> None:
+    def with_all_of_one(count: int, index: int) -> ad.Dataset[int]:
+        shared = ad.Dataset.range(20).shard(count, index)
+        return ad.Dataset.sample_from_datasets({"shared": shared, "whole": ad.Dataset.range(20)}, seed=1)
+
+    for build, stops, message in (
+        (with_all_of_one, [2, 1], "every share reads all of its dataset 'whole', which has no shard"),
+        (corpora(stop_on_empty_dataset=True), [MANY, 1], "one share has ended because a dataset of it has"),
+        (lambda count, index: corpora()(count, index).shard(2, 0), [2, 1], "whose shares are fixed"),
+    ):
+        _, states = states_of(build, stops)
+        with pytest.raises(ResumeError, match=message):
+            build(3, 0).iterate(state=merge_states(states))
 
 
 @pytest.mark.parametrize("most", [None, 1000])
