@@ -344,6 +344,7 @@ class Grouping(Generic[T_co]):
         open_rows: int | None = None,
         overlong: Literal["error", "truncate", "split"] | None = None,
         padding_values: Any = 0,
+        fields: Sequence[str] | None = None,
     ) -> Dataset[dict[str, Any]]:
         """Put sequences of tokens into rows of `length`, so that little of a batch is padding.
 
@@ -358,6 +359,17 @@ class Grouping(Generic[T_co]):
           `"split"`.
         - `concat_then_split`: sequences follow each other, and are cut where a row ends. Only the last row has padding.
 
+        With `fields`, some of these names, rows have `input_ids` (elements without names, or the feature of that name),
+        other features as they are, and in place of segments and positions
+
+        - `labels`, int64 of shape `(length,)`: the tokens, or the feature of that name, and -100, which losses ignore,
+          for padding and for the first token of each sequence; not shifted;
+        - `position_ids`, int32 of shape `(length,)`: the positions;
+        - `cu_seqlens`, int32: where each sequence begins and the last one ends, for kernels that take rows of several
+          sequences; its size differs from row to row, and padding is a sequence;
+        - `attention_mask`, bool of shape `(length, length)`: whether a token attends to another one: to itself and to
+          those before it in its sequence.
+
         >>> import asyncdata as ad
         >>> sequences = ad.Dataset.from_iterable([[5, 6, 7], [1, 2], [3], [8, 9]])
         >>> for row in sequences.pack_sequences(4):
@@ -369,10 +381,14 @@ class Grouping(Generic[T_co]):
         [5 6 7] [1 1 1]
         [1 2 3] [1 1 2]
         [ 8  9 -1] [1 1 0]
+        >>> for row in sequences.pack_sequences(4, fields=("labels", "position_ids", "cu_seqlens")):
+        ...     print(row["input_ids"], row["labels"], row["position_ids"], row["cu_seqlens"])
+        [5 6 7 3] [-100    6    7 -100] [0 1 2 0] [0 3 4]
+        [1 2 8 9] [-100    2 -100    9] [0 1 0 1] [0 2 4]
         """
         from asyncdata.transforms.pack_sequences import PackSequences
 
-        return self._next(PackSequences.of(self._plan, length, strategy, open_rows, overlong, padding_values))
+        return self._next(PackSequences.of(self._plan, length, strategy, open_rows, overlong, padding_values, fields))
 
     def bucket_by_token_count(
         self,

@@ -26,7 +26,7 @@ from asyncdata.runtime.block import Block, Blocks, Demand, Failure
 from asyncdata.runtime.resharding import Resharding, named, replaying_tickets
 from asyncdata.runtime.tickets import END, ExplicitTickets, Position, ReplayedTickets, Start, Ticket, Tickets
 from asyncdata.transforms.batch import alone, remade
-from asyncdata.transforms.token_rows import Piece, RowLayout, Tokens
+from asyncdata.transforms.token_rows import FIELDS, Piece, RowLayout, Tokens
 
 __all__ = ("PackSequences", "Packer", "is_cut")
 
@@ -51,6 +51,7 @@ class PackSequences(Unary):
     open_rows: int = OPEN_ROWS
     overlong: str = "error"
     padding: Any = field(default=0, repr=False)
+    fields: tuple[str, ...] = ()
 
     @property
     def holds(self) -> int:
@@ -62,10 +63,17 @@ class PackSequences(Unary):
 
     @staticmethod
     def of(
-        plan: Node, length: int, strategy: str, open_rows: int | None, overlong: str | None, padding: Any
+        plan: Node,
+        length: int,
+        strategy: str,
+        open_rows: int | None,
+        overlong: str | None,
+        padding: Any,
+        fields: Sequence[str] | None = None,
     ) -> PackSequences:
         """Return the node for the user's arguments."""
         check_count("pack_sequences", "length", length, 1)
+        named = checked_fields(fields)
         check_choice("strategy", strategy, STRATEGIES)
         for value in cast("dict[str, Any]", padding).values() if isinstance(padding, dict) else (padding,):
             if not isinstance(value, (int, float, complex, np.generic)):
@@ -76,14 +84,14 @@ class PackSequences(Unary):
             check_choice("overlong", overlong, OVERLONG)
         if strategy == FIRST_FIT:
             rows = OPEN_ROWS if open_rows is None else check_count("pack_sequences", "open_rows", open_rows, 1)
-            return PackSequences(plan, length, strategy, rows, overlong or "error", padding)
+            return PackSequences(plan, length, strategy, rows, overlong or "error", padding, named)
         for name, value in (("open_rows", open_rows), ("overlong", overlong)):
             if value is not None:
                 raise PlanError(
                     f"pack_sequences({name}=) is for strategy='first_fit': {strategy!r} has one open row, and cuts "
                     "sequences at its end"
                 )
-        return PackSequences(plan, length, strategy, 1, "split", padding)
+        return PackSequences(plan, length, strategy, 1, "split", padding, named)
 
     def stage(self) -> Fold:
         return Fold(lambda _: Packer(self))
@@ -91,7 +99,7 @@ class PackSequences(Unary):
     @property
     def layout(self) -> RowLayout:
         """How rows are made."""
-        return RowLayout(self.length, self.padding)
+        return RowLayout(self.length, self.padding, self.fields)
 
     @property
     def cardinality(self) -> int:
@@ -102,11 +110,12 @@ class PackSequences(Unary):
         return self.layout.signature(self.input.signature)
 
     def label(self) -> str:
+        fields = f", fields={self.fields}" if self.fields else ""
         if self.strategy != FIRST_FIT:
-            return f"pack_sequences({self.length}, strategy={self.strategy!r})"
+            return f"pack_sequences({self.length}, strategy={self.strategy!r}{fields})"
         rows = "" if self.open_rows == OPEN_ROWS else f", open_rows={self.open_rows}"
         overlong = "" if self.overlong == "error" else f", overlong={self.overlong!r}"
-        return f"pack_sequences({self.length}{rows}{overlong})"
+        return f"pack_sequences({self.length}{rows}{overlong}{fields})"
 
     async def fetch(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
         """Put the members of each row together again; anything else is a failed element."""
@@ -161,6 +170,16 @@ class PackSequences(Unary):
         rows = resharding.own_part([row for place in places for row in place.rows()])
         begun = resharding.own_part([one for place in places for one in place.begun()])
         return rows_position(self.input.resharded([place.rest for place in places], resharding), rows, begun)
+
+
+def checked_fields(fields: Sequence[str] | None) -> tuple[str, ...]:
+    """Return the fields of a row, none for segments and positions; `PlanError` if one is unknown."""
+    if fields is None:
+        return ()
+    named = (fields,) if isinstance(fields, str) else tuple(fields)
+    if not named or len({*named}) < len(named) or not {*named} <= {*FIELDS}:
+        raise PlanError(f"pack_sequences(fields=) must be some of {', '.join(map(repr, FIELDS))}, got {fields!r:.80}")
+    return named
 
 
 def check_choice(name: str, value: Any, choices: Sequence[str]) -> None:

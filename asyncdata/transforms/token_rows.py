@@ -21,6 +21,14 @@ Array = npt.NDArray[Any]
 INPUTS: Final = "inputs"
 """The name in a row of the tokens of an element without names."""
 
+INPUT_IDS: Final = "input_ids"
+LABELS: Final = "labels"
+FIELDS: Final = (INPUT_IDS, LABELS, "position_ids", "cu_seqlens", "attention_mask")
+"""What a row may have in the names of Hugging Face's models and flash attention."""
+
+IGNORED: Final = -100
+"""The label of a token that has no part in the loss, PyTorch's `ignore_index`."""
+
 
 class Tokens(NamedTuple):
     """One sequence: its features by name, arrays of one length."""
@@ -44,10 +52,15 @@ class Piece(NamedTuple):
 
 
 class RowLayout:
-    """Rows of `length` tokens, filled up with `padding`: one value, or one by name."""
+    """Rows of `length` tokens, filled up with `padding`: one value, or one by name.
 
-    def __init__(self, length: int, padding: Any) -> None:
+    With `fields` rows have these in place of segments and positions.
+    """
+
+    def __init__(self, length: int, padding: Any, fields: Sequence[str] = ()) -> None:
         self.length = length
+        self.fields = fields
+        self.name = INPUT_IDS if fields else INPUTS
         self.padding = padding
         self.paddings: dict[str, Any] | None = cast("dict[str, Any]", padding) if isinstance(padding, dict) else None
         self.numbers = np.arange(length + 1, dtype=np.int32)
@@ -57,9 +70,11 @@ class RowLayout:
     def tokens(self, element: Any) -> Tokens:
         """Return an element as a sequence; `StructureError` if it is none."""
         if type(element) is np.ndarray and element.ndim == 1 and element.dtype in self.sound:
-            return Tokens({INPUTS: element}, len(element))
+            return Tokens({self.name: element}, len(element))
         named = isinstance(element, dict)
-        given = cast("dict[str, Any]", element) if named else {INPUTS: element}
+        given = cast("dict[str, Any]", element) if named else {self.name: element}
+        if self.fields and INPUT_IDS not in given:
+            raise StructureError(f"with fields= a sequence has a feature {INPUT_IDS!r}, but this one has {[*given]}")
         features = {name: array_of(name if named else "", value) for name, value in given.items()}
         sizes = {name: len(array) for name, array in features.items()}
         if len(set(sizes.values())) != 1:
@@ -67,6 +82,8 @@ class RowLayout:
         if self.paddings is not None and self.paddings.keys() != features.keys():
             raise StructureError(f"padding_values has {[*self.paddings]}, and the sequence {[*features]}")
         for name, array in features.items():
+            if self.fields and name == LABELS and array.dtype.kind not in "iu":
+                raise StructureError(f"labels must be integers, got {array.dtype}")
             if (name, array.dtype) not in self.checked:
                 fitting(self.value(name), array.dtype, f"[{name!r}]")
                 self.checked.add((name, array.dtype))
@@ -76,6 +93,8 @@ class RowLayout:
 
     def value(self, name: str) -> Any:
         """Return the padding value of a feature."""
+        if self.fields and name == LABELS:
+            return IGNORED
         return self.padding if self.paddings is None else self.paddings[name]
 
     def row(self, pieces: Sequence[Piece]) -> dict[str, Array]:
@@ -89,13 +108,49 @@ class RowLayout:
         segments, positions = np.zeros(self.length, np.int32), np.zeros(self.length, np.int32)
         segments[:used] = self.numbers[1 : len(pieces) + 1].repeat(sizes)
         np.subtract(self.numbers[:used], (stops - sizes).repeat(sizes), out=positions[:used])
+        if self.fields:
+            row = self.row_of_fields(pieces, stops, segments, positions)
+        else:
+            row = self.row_of_segments(pieces, used, segments, positions)
+        tensors = any(piece.tokens.tensors for piece in pieces)
+        return {name: from_array(array) for name, array in row.items()} if tensors else row
+
+    def row_of_segments(
+        self, pieces: Sequence[Piece], used: int, segments: Array, positions: Array
+    ) -> dict[str, Array]:
+        """Return each feature with its segments and positions."""
         row: dict[str, Array] = {}
         for number, name in enumerate(pieces[0].tokens.features):
             row[name] = self.filled(name, [piece.feature(name) for piece in pieces], used)
             row[f"{name}_segment_ids"] = segments.copy() if number else segments
             row[f"{name}_positions"] = positions.copy() if number else positions
-        tensors = any(piece.tokens.tensors for piece in pieces)
-        return {name: from_array(array) for name, array in row.items()} if tensors else row
+        return row
+
+    def row_of_fields(
+        self, pieces: Sequence[Piece], stops: Array, segments: Array, positions: Array
+    ) -> dict[str, Array]:
+        """Return the features, and the fields that were asked for."""
+        used = int(stops[-1])
+        features = [name for name in pieces[0].tokens.features if name != LABELS]
+        row = {name: self.filled(name, [piece.feature(name) for piece in pieces], used) for name in features}
+        for field in self.fields:
+            if field == LABELS:
+                row[field] = self.labels(pieces, stops)
+            elif field == "position_ids":
+                row[field] = positions
+            elif field == "cu_seqlens":
+                row[field] = np.unique([0, *stops, self.length]).astype(np.int32)
+            elif field == "attention_mask":
+                row[field] = attention_mask(segments)
+        return row
+
+    def labels(self, pieces: Sequence[Piece], stops: Array) -> Array:
+        """Return the labels, of which the first of each piece is ignored: no token of its sequence comes before it."""
+        name = LABELS if LABELS in pieces[0].tokens.features else INPUT_IDS
+        labels = np.full(self.length, IGNORED, np.int64)
+        np.concatenate([piece.feature(name) for piece in pieces], out=labels[: stops[-1]])
+        labels[[0, *stops[:-1]]] = IGNORED
+        return labels
 
     def filled(self, name: str, parts: Sequence[Array], used: int) -> Array:
         """Return the parts of one feature one after another, and padding."""
@@ -106,14 +161,35 @@ class RowLayout:
 
     def signature(self, signature: Any) -> Any:
         """Return the signature of rows of these elements; `None` if theirs is not known, or they are not sequences."""
-        given = cast("dict[str, Any]", signature) if isinstance(signature, dict) else {INPUTS: signature}
+        given = cast("dict[str, Any]", signature) if isinstance(signature, dict) else {self.name: signature}
         row: dict[str, TensorSpec] = {}
         for name, spec in given.items():
             if not isinstance(spec, TensorSpec) or spec.shape is None or len(spec.shape) != 1:
                 return None
             row[name] = TensorSpec((self.length,), spec.dtype)
+            if self.fields:
+                continue
             row[f"{name}_segment_ids"] = row[f"{name}_positions"] = TensorSpec((self.length,), np.int32)
+        if self.fields:
+            row.pop(LABELS, None)
+            row.update({field: self.field_spec(field) for field in self.fields if field != INPUT_IDS})
         return row
+
+    def field_spec(self, field: str) -> TensorSpec:
+        """Return the signature of a field."""
+        if field == "cu_seqlens":
+            return TensorSpec((None,), np.int32)
+        if field == "attention_mask":
+            return TensorSpec((self.length, self.length), np.bool_)
+        return TensorSpec((self.length,), np.int64 if field == LABELS else np.int32)
+
+
+def attention_mask(segments: Array) -> Array:
+    """Return which tokens each one attends to: itself and those before it in its segment; padding to itself alone."""
+    mask: Array = (segments[:, None] == segments) & (segments > 0)
+    mask &= np.tri(len(segments), dtype=np.bool_)
+    np.fill_diagonal(mask, True)  # else its softmax would be of nothing
+    return mask
 
 
 def array_of(name: str, value: Any) -> Array:

@@ -36,6 +36,7 @@ PRINTED = {
         "the same batches and losses as in one run: [True, True]",
         "elements that both had in the first epoch: 0",
     ],
+    "07_language_model": ["tokens in all documents: 7576", "tokens trained on: 7576"],
 }
 
 

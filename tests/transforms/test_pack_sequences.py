@@ -311,3 +311,54 @@ def test_a_state_of_fewer_members_than_its_rows_have_is_refused() -> None:
     state["position"]["rows"][0] += 2
     with pytest.raises(ad.ResumeError, match="pack_sequences"), ds.iterate(state=state) as rows:
         next(rows)
+
+
+FIELDS = ("input_ids", "labels", "position_ids", "cu_seqlens", "attention_mask")
+
+
+@pytest.mark.parametrize("how", HOW)
+@given(sizes=st.lists(st.integers(0, 12), max_size=12), length=st.integers(12, 15), own=st.booleans())
+def test_fields_say_what_segments_and_positions_do(
+    how: dict[str, Any], sizes: list[int], length: int, own: bool
+) -> None:
+    given = [{"input_ids": one, "labels": -one} if own else one for one in sequences(sizes)]
+    ds = ad.Dataset.from_iterable(given)
+    name = "input_ids" if own else "inputs"
+    rows, plain = list(ds.pack_sequences(length, fields=FIELDS, **how)), list(ds.pack_sequences(length, **how))
+    assert len(rows) == len(plain)
+    for row, expected in zip(rows, plain, strict=True):
+        tokens, segments = expected[name], expected[f"{name}_segment_ids"]
+        positions = expected[f"{name}_positions"]
+        assert {*row} == {*FIELDS}
+        assert row["input_ids"].tolist() == tokens.tolist()
+        assert row["position_ids"].tolist() == positions.tolist()
+        first = positions == 0
+        assert row["labels"].tolist() == np.where(first, -100, -tokens if own else tokens).tolist()
+        begins = [place for place in range(length) if not place or segments[place] != segments[place - 1]]
+        assert row["cu_seqlens"].tolist() == [*begins, length]
+        same = (segments[:, None] == segments) & (segments > 0) & np.tri(length, dtype=bool)
+        assert (row["attention_mask"] == (same | np.eye(length, dtype=bool))).all()
+
+
+def test_fields_are_in_the_signature_and_the_plan_and_stay_after_a_resume() -> None:
+    ds = ad.Dataset.from_tensor_slices(np.ones((9, 3), np.uint16)).pack_sequences(8, fields=FIELDS)
+    for name, spec in ds.element_spec.items():
+        value = next(iter(ds))[name]
+        assert (spec.dtype, len(spec.shape)) == (value.dtype, value.ndim)
+    assert "fields=" in ds.plan.label()
+    check_resumes(lambda: ds)
+
+
+@pytest.mark.parametrize(
+    ("fields", "items", "error", "message"),
+    [
+        (["inputs"], [[1]], ad.PlanError, "must be some of 'input_ids'"),
+        ([], [[1]], ad.PlanError, "must be some of"),
+        (["labels", "labels"], [[1]], ad.PlanError, "must be some of"),
+        (["labels"], [{"tokens": [1]}], ad.StructureError, "has a feature 'input_ids'"),
+        (["labels"], [{"input_ids": [1], "labels": [0.5]}], ad.StructureError, "labels must be integers"),
+    ],
+)
+def test_fields_that_cannot_be_are_refused(fields: Any, items: Any, error: Any, message: str) -> None:
+    with pytest.raises(error, match=message):
+        packed(items, 4, fields=fields)
