@@ -1,4 +1,4 @@
-"""From JSON lines to packed rows on 3, then 2, then 4 ranks: each token is trained on once, whichever ranks there are."""
+"""From JSON lines to packed rows on 3, 2, then 4 ranks: each token is trained on once, whichever ranks there are."""
 
 from __future__ import annotations
 
