@@ -26,6 +26,7 @@ BENCHMARKS = (
     "loaders/cluster_simulated",
     "loaders/jpeg",
     "loaders/listing",
+    "loaders/mixture",
     "loaders/observing",
     "loaders/predicted_gains",
     "loaders/processes",

@@ -22,6 +22,7 @@ BENCHMARKS = {
     "loaders/cluster_simulated": "0.1 s a batch: one trainer is the limit from",
     "loaders/jpeg": "asyncdata: first batch",
     "loaders/listing": "shuffled: memory",
+    "loaders/mixture": "asyncdata, generators, 50 sources: threads",
     "loaders/observing": "a pull of one element, each step",
     "loaders/predicted_gains": "NumPy's code, in 1 thread",
     "loaders/processes": "longest wait when a worker is killed",
