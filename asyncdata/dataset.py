@@ -422,6 +422,11 @@ class Dataset(Transformations[T_co]):
         min_version: int | Callable[[], int] | None = None,
         ack: Literal["state", "delivered"] = "state",
         follow: bool = True,
+        sample: Literal["fifo", "uniform", "priority"] = "fifo",
+        window: int | None = None,
+        replay: int = 1,
+        priority: Callable[[Any], Any] | None = None,
+        seed: int | None = None,
     ) -> Dataset[Any]:
         """The items sent to a channel, in order. It waits for more until the channel is closed or ended.
 
@@ -440,6 +445,12 @@ class Dataset(Transformations[T_co]):
         An item is dropped when it is read if it arrived more than `max_age` seconds ago, or was sent with a version
         below `min_version`, a number or a function that returns the current one. The channel's `stats` counts it.
 
+        With `replay` each item is given so many times, and one that fails once. They are drawn from a `window` of so
+        many items: `sample` is "fifo", in turn, "uniform", or "priority", with a chance in proportion to
+        `priority(item)`, a number of at least 0. A `window` of 1 repeats each item at once. An item that was given
+        `replay` times leaves the window, and the next one takes its place. Nothing is drawn before the window is full,
+        or the channel has ended. The same `seed` draws the same items, and so does a run that resumes.
+
         >>> import asyncdata as ad
         >>> channel = ad.Channel()
         >>> channel.send_nowait(["old"], version=1)
@@ -448,11 +459,13 @@ class Dataset(Transformations[T_co]):
         >>> list(ad.Dataset.from_channel(channel, min_version=2)), channel.stats()["dropped"]
         (['new'], 1)
         """
+        from asyncdata.transforms.replay_buffer import replayed
         from asyncdata.web.received import Freshness
         from asyncdata.web.sources import channel_source
 
         freshness = Freshness.of(max_age, min_version)
-        return Dataset(channel_source(channel, freshness, decode, schema, ack, follow))
+        source = channel_source(channel, freshness, decode, schema, ack, follow)
+        return Dataset(replayed(source, sample, window, replay, priority, seed))
 
     @staticmethod
     def from_http_stream(

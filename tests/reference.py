@@ -11,6 +11,7 @@ import json
 import struct
 import tarfile
 import zlib
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from fnmatch import fnmatch
 from typing import Any
@@ -299,6 +300,22 @@ def from_channel(bodies: Sequence[bytes], decode: Callable[[bytes], Any]) -> Ite
             yield decode(line)
         except ValueError:
             yield Failed("UndecodableError")
+
+
+def replayed(elements: Elements, size: int, replay: int) -> Iterator[Any]:
+    """Each element `replay` times, those of a window of `size` in turn; a failure once, in its place."""
+    window: deque[list[Any]] = deque()
+    for element in [*elements, *[None] * size]:
+        if isinstance(element, Failed):
+            yield element
+            continue
+        if element is not None:
+            window.append([element] * replay)
+        while window and (element is None or len(window) >= size):
+            yield window[0].pop()
+            window.rotate(-1)
+            if not window[-1]:
+                window.pop()
 
 
 def load(elements: Elements, shard_func: Callable[..., int]) -> Iterator[Any]:

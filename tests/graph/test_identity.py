@@ -161,6 +161,7 @@ def examples(folder: Path) -> dict[str, ad.Dataset[Any]]:
         "Received": ad.Dataset.from_channel(ad.Channel()),
         "Repeat": RANGE.repeat(2),
         "Removed": ad.Dataset(Removed("web", ("range(9)",))),
+        "ReplayBuffer": ad.Dataset.from_channel(ad.Channel(), sample="priority", window=2, priority=number),
         "Resample": RANGE.rejection_resample(number, [0.5, 0.5], seed=1),
         "Sample": ad.Dataset.sample_from_datasets([RANGE, RANGE], [0.5, 0.5], seed=1, cost=number),
         "SampleFile": ad.WebDataset(path),

@@ -378,13 +378,14 @@ def chunks_of_litdata(draw: st.DrawFn) -> FileSource:
     return FileSource(f"litdata({how})", lambda: ad.LitDataset(path, **how), found)
 
 
-def stored_items(_: st.DrawFn) -> FileSource:
-    """What a durable channel has stored."""
+def stored_items(draw: st.DrawFn) -> FileSource:
+    """What a durable channel has stored, some of it several times."""
+    window, replay = draw(st.sampled_from([(1, 1), (1, 1), (1, 2), (4, 3)]))
     path = folder().path / "channel"  # written here: inside of `flat_map` an event loop runs already
     return FileSource(
-        "from_channel(path)",
-        lambda: ad.Dataset.from_channel(path, decode=int),
-        [*reference.from_channel(SENT, int)],
+        f"from_channel(path, {window=}, {replay=})",
+        lambda: ad.Dataset.from_channel(path, decode=int, window=window, replay=replay),
+        [*reference.replayed([*reference.from_channel(SENT, int)], window, replay)],
     )
 
 

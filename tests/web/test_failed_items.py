@@ -71,6 +71,8 @@ def test_bad_items_become_dead_letters_once_and_the_others_are_read(tmp_path: Pa
         found, _, consumer = await consume(items, 2, on_error="dead-letter")
         assert [batch.tolist() for batch in found] == [[1, 0.25], [0.125, 0.5]]
         assert consumer.stats() == {"failed": 3}
+        twice = ad.Dataset.from_channel(tmp_path, schema=Sample, replay=2).map(inverse)
+        assert len((await consume(twice, 8, on_error="dead-letter"))[0]) == 8
         for _ in range(2):  # again without a state: they fail again, and are stored already
             await consume(items, 2, on_error="dead-letter")
         with ad.DurableChannel(tmp_path) as channel:
