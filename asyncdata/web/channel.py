@@ -15,8 +15,9 @@ from asyncdata.graph.node import check_count
 from asyncdata.runtime import forks
 from asyncdata.runtime.closing import Closable
 from asyncdata.runtime.queue import LoopSignal
+from asyncdata.web.lag import Admission, Admitting, LagLimit, Staleness
 
-__all__ = ("Channel", "ChannelQueue", "Taken", "check_version", "queue_of")
+__all__ = ("Channel", "ChannelQueue", "Taken", "check_version", "limit_of", "queue_of", "version_of")
 
 VERSIONS: Final = range(1 - (1 << 63), 1 << 63)
 
@@ -30,6 +31,9 @@ class Channel(Closable):
     consumer slows the senders down. Each item goes to one iteration. Two kinds of items are lost: those that a pipeline
     has read ahead when it is left, and those that are in the channel when the process ends.
 
+    With `max_lag`, producers ask before they work: `admit` waits while more than `max_lag` sends could be read before
+    theirs is.
+
     >>> import asyncio
     >>> import asyncdata as ad
     >>> channel = ad.Channel()
@@ -41,18 +45,48 @@ class Channel(Closable):
     [array([1, 2]), array([3])]
     """
 
-    def __init__(self, max_items: int = 10_000, max_bytes: int = 64 << 20) -> None:
+    def __init__(self, max_items: int = 10_000, max_bytes: int = 64 << 20, max_lag: int | None = None) -> None:
         items = check_count("Channel", "max_items", max_items, 1)
-        self._queue = ChannelQueue(items, check_count("Channel", "max_bytes", max_bytes, 1))
+        limit = None if max_lag is None else LagLimit(check_count("Channel", "max_lag", max_lag, 0))
+        self._queue = ChannelQueue(items, check_count("Channel", "max_bytes", max_bytes, 1), limit)
 
-    async def send(self, items: Iterable[Any], *, version: int | None = None, nbytes: int | None = None) -> None:
+    def admit(self, version: int) -> Admitting:
+        """Wait until work with this version of a model or policy may begin, and return an `Admission`.
+
+        What the work makes is sent with `send(items, admission=)`, once. Between the two at most `max_lag` other sends
+        are read, however long the work takes: so it is not too old when it is read. Of several producers that wait, the
+        first is admitted first. Work that ends without a send holds up others until it is released, as at the end of
+        `async with`. `ClosedError` if the channel is closed, `PlanError` without `max_lag`.
+
+        >>> import asyncio
+        >>> import asyncdata as ad
+        >>> channel = ad.Channel(max_lag=8)
+        >>> async def work(version):
+        ...     async with channel.admit(version) as admission:
+        ...         await channel.send([version * 10], admission=admission)
+        >>> asyncio.run(work(3))
+        >>> channel.stats()["sent"]
+        1
+        """
+        limit = limit_of(self._queue.limit, version)
+        return Admitting(lambda: self._queue.admit(limit, Admission(version, self._queue.release)))
+
+    async def send(
+        self,
+        items: Iterable[Any],
+        *,
+        version: int | None = None,
+        nbytes: int | None = None,
+        admission: Admission | None = None,
+    ) -> None:
         """Send some items together, as soon as the channel has space for all of them, in the order of the calls.
 
-        `version` is the number of the policy or model that made them, for `from_channel(min_version=)`. `nbytes` is
+        `version` is the number of the policy or model that made them, for `from_channel(min_version=)`; with an
+        `admission` it is that of the admission. `nbytes` is
         their total size; without it all count as large as the first. `PlanError` if they would not fit into an empty
         channel, `ClosedError` if it is closed. A call that is cancelled has sent nothing.
         """
-        chunk = self._queue.weighed(listed(items), version, nbytes)
+        chunk = self._queue.weighed(listed(items), version, nbytes, admission)
         if not self._queue.put(chunk):
             await self._queue.put_later(chunk)
 
@@ -87,16 +121,18 @@ class Channel(Closable):
         """Whether it accepts no more items."""
         return self._queue.closed
 
-    def stats(self) -> dict[str, int]:
+    def stats(self) -> dict[str, float]:
         """Return how many items and bytes it holds, and how many items were sent, taken and dropped as stale.
 
-        `waiting` counts the calls of `send` that wait for space.
+        `waiting` counts the calls of `send` that wait for space, `working` the admissions that have sent nothing yet.
+        `staleness` is how many versions the items taken were behind the newest one that was sent or admitted, in the
+        mean, and `max_staleness` at most. `waste` is the share of items dropped among those taken and dropped.
 
         >>> import asyncdata as ad
         >>> channel = ad.Channel()
         >>> channel.send_nowait(["a", "b", "c"], nbytes=3)
         >>> channel.stats()
-        {'items': 3, 'bytes': 3, 'sent': 3, 'taken': 0, 'dropped': 0, 'waiting': 0}
+        {'items': 3, 'bytes': 3, 'sent': 3, 'taken': 0, 'dropped': 0, 'waiting': 0, 'working': 0, 'staleness': 0.0, ...}
         """
         return self._queue.stats()
 
@@ -151,17 +187,42 @@ def check_version(version: object) -> None:
         raise PlanError(f"send(version=) must be an integer of at most 64 bits, got {version!r:.80}")
 
 
+def limit_of(limit: LagLimit | None, version: object) -> LagLimit:
+    """Return the limit of a channel for work of a version; `PlanError` if it has none."""
+    check_version(version)
+    if version is None:
+        raise PlanError("admit(version) must be an integer, got None")
+    if limit is None:
+        raise PlanError("admit needs a channel with max_lag=, the most sends that may be read before the one admitted")
+    return limit
+
+
+def version_of(admission: Admission | None, version: int | None) -> int | None:
+    """Return the version of what is sent."""
+    if admission is None:
+        return version
+    if not isinstance(admission, Admission) or version not in (None, admission.version):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise PlanError(
+            f"send(admission=) must be what `await channel.admit(version)` returns, and has its version, got "
+            f"{admission!r:.80} and version={version!r:.80}"
+        )
+    return admission.version
+
+
 @final
 class Chunk:
     """Items that were sent together, of which the first `taken` were read."""
 
-    __slots__ = ("items", "nbytes", "since", "taken", "version")
+    __slots__ = ("admission", "items", "nbytes", "since", "taken", "version")
 
-    def __init__(self, items: list[Any], nbytes: int, version: int | None, since: float) -> None:
+    def __init__(
+        self, items: list[Any], nbytes: int, version: int | None, since: float, admission: Admission | None
+    ) -> None:
         self.items = items
         self.nbytes = nbytes
         self.version = version
         self.since = since
+        self.admission = admission
         self.taken = 0
 
 
@@ -195,9 +256,11 @@ class Sender:
 class ChannelQueue:
     """The content of a channel. Its lock is held for a few instructions, and never while waiting."""
 
-    def __init__(self, max_items: int, max_bytes: int) -> None:
+    def __init__(self, max_items: int, max_bytes: int, limit: LagLimit | None) -> None:
         self.max_items = max_items
         self.max_bytes = max_bytes
+        self.limit = limit
+        self.staleness = Staleness()
         self.lock = forks.lock()
         self.chunks: deque[Chunk] = deque()
         self.senders: deque[Sender] = deque()
@@ -208,25 +271,57 @@ class ChannelQueue:
 
     # for senders
 
-    def weighed(self, items: list[Any], version: int | None, nbytes: int | None) -> Chunk:
+    async def admit(self, limit: LagLimit, admission: Admission) -> Admission:
+        """Wait until work may begin."""
+        signal = LoopSignal(asyncio.get_running_loop(), threadsafe=True)
+
+        def admitted() -> bool:
+            with self.lock:
+                return self.closed or limit.try_admit(admission, signal)
+
+        with self.lock:
+            self.staleness.tell(admission.version)
+            limit.waiting.append(signal)
+        try:
+            await signal.until(admitted)
+            if self.closed:
+                self.release(admission)
+                raise ClosedError("the channel is closed, and admits no more work")
+        finally:
+            with self.lock:
+                limit.leave(signal)
+        return admission
+
+    def release(self, admission: Admission) -> None:
+        """End an admission with which nothing was sent."""
+        with self.lock:
+            if self.limit is not None:
+                self.limit.release(admission)
+
+    def weighed(
+        self, items: list[Any], version: int | None, nbytes: int | None, admission: Admission | None = None
+    ) -> Chunk:
         """Return items as they are stored; `PlanError` if they do not fit even into an empty channel."""
         if nbytes is None:
             weight = len(items) * weight_of(items[0]) if items else 0
         else:
             weight = check_count("send", "nbytes", nbytes, 0)
+        version = version_of(admission, version)
         check_version(version)
         if len(items) > self.max_items or weight > self.max_bytes:
             raise PlanError(
                 f"{len(items)} items of {weight} bytes do not fit into a channel of {self.max_items} items and "
                 f"{self.max_bytes} bytes: send them in parts, or make Channel(max_items=, max_bytes=) larger"
             )
-        return Chunk(items, weight, version, time.monotonic())
+        return Chunk(items, weight, version, time.monotonic(), admission)
 
     def put(self, chunk: Chunk, sender: Sender | None = None) -> bool:
         """Add items, unless there is no space or another sender has waited longer for it."""
         with self.lock:
             if self.closed:
                 raise ClosedError("the channel is closed, and accepts no more items")
+            if chunk.admission is not None:
+                limit_of(self.limit, chunk.version).check(chunk.admission)
             if (self.senders and self.senders[0] is not sender) or not self.fits(chunk):
                 if sender is not None:
                     sender.woken = False
@@ -239,6 +334,9 @@ class ChannelQueue:
                 self.items += count
                 self.bytes += chunk.nbytes
                 self.sent += count
+                self.staleness.tell(chunk.version)
+                if self.limit is not None:
+                    self.limit.sent(chunk.admission)
             self.wake_sender()
         for reader in self.readers:
             reader.notify()
@@ -281,8 +379,11 @@ class ChannelQueue:
             self.closed, self.error = True, error
             self.wake_sender()
             senders = list(self.senders)
+            waiting = [] if self.limit is None else list(self.limit.waiting)
         for sender in senders:
             sender.wake()
+        for signal in waiting:
+            signal.notify()
         for reader in self.readers:
             reader.notify()
 
@@ -327,10 +428,11 @@ class ChannelQueue:
         if len(found) + more > limit:
             stop = chunk.taken + limit - len(found)
             found += chunk.items[chunk.taken : stop]
+            self.staleness.add(chunk.version, stop - chunk.taken)
             chunk.taken = stop
             return found
-        self.chunks.popleft()
-        self.bytes -= chunk.nbytes
+        self.staleness.add(chunk.version, more)
+        self.remove_first()
         part = chunk.items[chunk.taken :] if chunk.taken else chunk.items
         if not found:
             return part
@@ -340,15 +442,21 @@ class ChannelQueue:
     def drop(self, stale: Callable[[float, int | None], bool]) -> None:
         """Drop stale chunks at the front."""
         while self.chunks and stale(self.chunks[0].since, self.chunks[0].version):
-            chunk = self.chunks.popleft()
-            count = len(chunk.items) - chunk.taken
+            count = len(self.chunks[0].items) - self.chunks[0].taken
             self.dropped += count
             self.items -= count
-            self.bytes -= chunk.nbytes
+            self.remove_first()
             self.wake_sender()
 
-    def stats(self) -> dict[str, int]:
-        """Return the counts of items, bytes and senders."""
+    def remove_first(self) -> None:
+        """Remove a chunk that was read or is stale."""
+        chunk = self.chunks.popleft()
+        self.bytes -= chunk.nbytes
+        if self.limit is not None:
+            self.limit.passed(chunk.admission)
+
+    def stats(self) -> dict[str, float]:
+        """Return the counts of items, bytes and senders, and the staleness."""
         with self.lock:
             return {
                 "items": self.items,
@@ -357,4 +465,6 @@ class ChannelQueue:
                 "taken": self.taken,
                 "dropped": self.dropped,
                 "waiting": len(self.senders),
+                "working": 0 if self.limit is None else self.limit.working,
+                **self.staleness.stats(self.taken, self.dropped),
             }

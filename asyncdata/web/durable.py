@@ -21,10 +21,12 @@ from asyncdata.runtime import forks
 from asyncdata.runtime.closing import Closable
 from asyncdata.runtime.queue import ThreadSignal
 from asyncdata.storage import FileLock, open_regular
-from asyncdata.web.channel import check_version
+from asyncdata.web.channel import check_version, version_of
 from asyncdata.web.decoding import BodyDecoder, BodyError, format_of
 from asyncdata.web.folder import ChannelFolder, offsets_in
 from asyncdata.web.idempotency import check_same_body, digest_of_body, digest_of_key
+from asyncdata.web.lag import Admission, Admitting, LagLimit
+from asyncdata.web.producers import Producers
 from asyncdata.web.record import Kind, Record, framed, keys_record
 from asyncdata.web.recovery import Recovered, recover
 
@@ -59,6 +61,10 @@ class Pending:
     digest: bytes | None = None
     """Of the key, if there is one."""
     body_digest: bytes = b""
+    admission: Admission | None = None
+    version: int | None = None
+    end: int = 0
+    """The offset behind it in the log, when it is on the disk."""
     waiters: list[Waiter] = field(default_factory=list[Waiter])
 
 
@@ -69,7 +75,8 @@ class DurableChannel(Closable):
     `Dataset.from_channel(path)` reads it, in this process or another one, and resumes from a state exactly where the
     trainer was. Once the trainer has saved a state, `trim(state)` removes what that state does not need. The channel
     holds at most `max_bytes`, in segments of `segment_bytes`. One process at a time may have it open to send; any
-    process may read.
+    process may read. With `max_lag`, `admit` lets producers begin to work only while at most `max_lag` bodies can be
+    read before theirs is, as `Channel.admit` does; readers may be in other processes.
 
     >>> import asyncio, tempfile
     >>> import asyncdata as ad
@@ -84,10 +91,17 @@ class DurableChannel(Closable):
     [b'one']
     """
 
-    def __init__(self, path: str | os.PathLike[str], max_bytes: int = 1 << 30, segment_bytes: int = 64 << 20) -> None:
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        max_bytes: int = 1 << 30,
+        segment_bytes: int = 64 << 20,
+        max_lag: int | None = None,
+    ) -> None:
         self._folder = ChannelFolder(path)
         self._max_bytes = check_count("DurableChannel", "max_bytes", max_bytes, 1)
         self._segment_bytes = check_count("DurableChannel", "segment_bytes", segment_bytes, 1)
+        lag = None if max_lag is None else check_count("DurableChannel", "max_lag", max_lag, 0)
         self._folder.create()
         lock = FileLock.take(self._folder.path / "writer")
         if lock is None:
@@ -100,6 +114,7 @@ class DurableChannel(Closable):
         try:
             found = recover(self._folder, most_keys)
             self._log = LogWriter(self._folder, found, self._segment_bytes, most_keys)
+            self._producers = Producers(self._folder, lag)
         except BaseException:
             lock.release()
             raise
@@ -150,14 +165,15 @@ class DurableChannel(Closable):
         *,
         version: int | None = None,
         content_type: str = "application/octet-stream",
+        admission: Admission | None = None,
     ) -> bool:
         """Store the body of a request, and return when it is on the disk: `True`, or `False` for a known key.
 
         A body whose `key` was stored before is not stored again, so a client that got no answer can repeat it. The
         channel remembers the last 65,536 keys, or `max_bytes / 256` if that is less. `content_type` says how items are
-        read from `body`, as for `ingest_app`. `ChannelFull` if there is no space, `ClosedError` if it is closed,
-        `PlanError` if the body is malformed, or the key was stored with another body. The body of a call that is
-        cancelled may be stored nevertheless.
+        read from `body`, as for `ingest_app`. An `admission` is that of `admit`, and has the version. `ChannelFull` if
+        there is no space, `ClosedError` if it is closed, `PlanError` if the body is malformed, or the key was stored
+        with another body. The body of a call that is cancelled may be stored nevertheless.
         """
         if not isinstance(body, (bytes, bytearray, memoryview)):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise PlanError(
@@ -175,15 +191,18 @@ class DurableChannel(Closable):
             raise PlanError(f"send: the body is no {content_type}: {error}") from None
         except MissingDependencyError:  # what reads it is where it is installed
             pass
-        return await self._send(content, key, version, form)
+        return await self._send(content, key, version, form, admission)
 
-    async def _send(self, body: bytes, key: str | None, version: int | None, form: str) -> bool:
+    async def _send(
+        self, body: bytes, key: str | None, version: int | None, form: str, admission: Admission | None = None
+    ) -> bool:
         """Store a body whose items can be made; return whether its key is new."""
+        version = version_of(admission, version)
         check_version(version)
         record = Record(Kind.DATA, form, time.time(), version, encoded_key(key), body)
         loop = asyncio.get_running_loop()
         future: asyncio.Future[bool] = loop.create_future()
-        new = Pending(framed(record), waiters=[(loop, future)])
+        new = Pending(framed(record), waiters=[(loop, future)], admission=admission, version=version)
         if key is not None:
             new.digest, new.body_digest = digest_of_key(key), digest_of_body(form, record.body)
         if not self._enqueue(new):
@@ -202,12 +221,55 @@ class DurableChannel(Closable):
                 check_same_body(same.body_digest, new.body_digest)
                 same.waiters += new.waiters
                 return True
+            if new.admission is not None:
+                self._producers.checked(new.admission.version).check(new.admission)
             self._check_room(len(new.frame))
             self._waiting_bytes += len(new.frame)
             self._pending.append(new)
             if new.digest is not None:
                 self._in_flight[new.digest] = new
         return True
+
+    def admit(self, version: int) -> Admitting:
+        """Wait until work with this version of a model or policy may begin, as `Channel.admit` does.
+
+        >>> import asyncio, tempfile
+        >>> import asyncdata as ad
+        >>> async def work(channel, version):
+        ...     async with channel.admit(version) as admission:
+        ...         return await channel.send(b"made", admission=admission)
+        >>> with ad.DurableChannel(tempfile.mkdtemp(), max_lag=8) as channel:
+        ...     asyncio.run(work(channel, 3))
+        True
+        """
+        limit = self._producers.checked(version)
+        return Admitting(lambda: self._admit(limit, version))
+
+    async def _admit(self, limit: LagLimit, version: int) -> Admission:
+        admission = Admission(version, self._release)
+        with self._guard:
+            self._producers.tell(version)
+        async with self._producers.woken() as signal:
+
+            def admitted() -> bool:
+                with self._guard:
+                    self._producers.follow()
+                    return bool(self._closed) or limit.try_admit(admission, signal)
+
+            with self._guard:
+                limit.waiting.append(signal)
+            try:
+                await signal.until(admitted)
+            finally:
+                with self._guard:
+                    limit.leave(signal)
+        with self._guard:
+            self._check()
+        return admission
+
+    def _release(self, admission: Admission) -> None:
+        with self._guard:
+            self._producers.release(admission)
 
     def _check(self) -> None:
         """Raise if nothing may be sent."""
@@ -262,6 +324,7 @@ class DurableChannel(Closable):
             return
         with self._guard:
             self._closed = self._closed or why
+            self._producers.wake_all()
         self._signal.notify()
         self._thread.join()
         self._lock.release()
@@ -270,22 +333,26 @@ class DurableChannel(Closable):
         """Do what `close` does, without blocking the event loop."""
         await asyncio.to_thread(self.close)
 
-    def stats(self) -> dict[str, int]:
+    def stats(self) -> dict[str, float]:
         """Return how many bytes it holds, how many wait for the disk, and how many keys it remembers.
 
-        `dropped` is how many items its readers, in all processes, have dropped as stale (`max_age`, `min_version`), and
-        `dead_letters` how many failed in the pipeline of a `Consumer(on_error="dead-letter")` and were not put back.
+        `read` is how many items its readers have read, all together and also again. `dropped` is how many they have
+        dropped as stale (`max_age`, `min_version`), and `dead_letters` how many failed in the pipeline of a
+        `Consumer(on_error="dead-letter")` and were not put back. `working`, `staleness`, `max_staleness` and `waste`
+        are as those of `Channel.stats`.
         """
         dropped, dead = self._folder.dropped.read() or 0, self._folder.dead_letters.read() or 0
         with self._guard:
             stored, waiting = self._log.end - self._oldest, self._waiting_bytes
-            known = len(self._log.known)
+            known, working = len(self._log.known), self._producers.working
         return {
             "bytes": stored,
             "waiting_bytes": waiting,
             "known_keys": known,
             "dropped": dropped,
             "dead_letters": dead,
+            "working": working,
+            **self._producers.stats(dropped),
         }
 
     def disown(self) -> None:
@@ -345,6 +412,9 @@ class DurableChannel(Closable):
             for one in group:
                 if one.digest is not None:
                     self._in_flight.pop(one.digest)
+                if failure is None:
+                    self._producers.sent(one.end, one.admission, one.version)
+            self._producers.follow()
         answer(group, failure)
 
     def _refusal(self, error: OSError) -> BaseException:
@@ -460,6 +530,9 @@ class LogWriter:
         except OSError:
             self.broken = True  # the system may have dropped its pages in memory
             raise
+        end = self.end + len(data) - sum(len(one.frame) for one in group)
+        for one in group:
+            one.end = end = end + len(one.frame)
         self.end += len(data)
         self.keys_only = len(frames) == 1 and not group
         self.folder.committed.write(self.end)

@@ -122,12 +122,17 @@ class ChannelFolder:
             self.segment(start).unlink(missing_ok=True)
         return freed
 
-    def wake_all(self) -> None:
-        """Wake all readers that wait."""
-        with os.scandir(self.path / "wake") as found:
+    def wake_all(self, whom: str = "wake") -> None:
+        """Wake all readers that wait, or others that have pipes in another folder."""
+        with os.scandir(self.path / whom) as found:
             for entry in found:
                 if PIPE.fullmatch(entry.name):
                     wake(entry.path)
+
+    def wake_producers(self) -> None:
+        """Wake producers that wait until readers have come further."""
+        with suppress(FileNotFoundError):  # no writer of the channel has a `max_lag`
+            self.wake_all("admitting")
 
 
 def wake(path: str) -> None:
@@ -150,11 +155,11 @@ def wake(path: str) -> None:
 
 @final
 class WakeFile:
-    """A named pipe by which a reader is woken, from this process or another one."""
+    """A named pipe by which a reader, or a producer, is woken, from this process or another one."""
 
-    def __init__(self, folder: ChannelFolder) -> None:
+    def __init__(self, folder: ChannelFolder, whom: str = "wake") -> None:
         name = f"{os.getpid()}-{secrets.token_hex(4)}"
-        new, self.path = folder.path / "wake" / f".{name}", folder.path / "wake" / name
+        new, self.path = folder.path / whom / f".{name}", folder.path / whom / name
         os.mkfifo(new)
         try:
             self.descriptor = os.open(new, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW)

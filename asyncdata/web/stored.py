@@ -8,7 +8,7 @@ import time
 from bisect import bisect_right
 from collections import deque
 from collections.abc import AsyncGenerator, Generator, Sequence
-from contextlib import aclosing, contextmanager, suppress
+from contextlib import aclosing, closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Literal
@@ -25,6 +25,7 @@ from asyncdata.sources.stateful import SnapshotTickets, StreamPlace
 from asyncdata.storage.locks import FileLock
 from asyncdata.web.decoding import BodyDecoder, Decode
 from asyncdata.web.folder import ChannelFolder, LogReader, WakeFile
+from asyncdata.web.reading import ReadingFile
 from asyncdata.web.received import Freshness
 from asyncdata.web.record import Frame, Kind, Record
 from asyncdata.web.schema import Schema
@@ -101,7 +102,7 @@ class Stored(Node):
     async def blocks(self, scope: Scope, want: Demand, position: Position) -> Blocks:
         """Yield the items of the records on the disk, and wait for more."""
         place, folder = self.parse_position(position, StreamPlace.of), self.folder
-        with self.exclusive(folder):
+        with self.exclusive(folder), closing(ReadingFile(folder)) as reading:
             output = OutputBuffer(self.label(), folder.id, place)
             async with aclosing(self.frames(scope, folder, self.begin(folder, place))) as source:
                 async for frames in source:
@@ -113,6 +114,9 @@ class Stored(Node):
                             with suppress(OSError):  # the disk is full
                                 folder.dropped.write((folder.dropped.read() or 0) + output.dropped)
                                 output.dropped = 0
+                        if output.end != reading.known.offset:
+                            reading.add(output.end, output.versions)
+                            output.versions = []
                         if not output.waiting:
                             break
                         if self.ack == "delivered":
@@ -184,7 +188,9 @@ class Stored(Node):
                 output.dropped += len(self.items(frame))
                 output.skip_frame(frame)
                 return
-        output.add(frame, self.items(frame))
+        items = self.items(frame)
+        output.versions.append((record.version if isinstance(record, Record) else None, len(items)))
+        output.add(frame, items)
 
     def items(self, frame: Frame) -> list[Any]:
         """Return the items of a frame, with a failure in the place of each that cannot be made, or of all."""
@@ -217,6 +223,8 @@ class OutputBuffer:
         """Where the last record ends whose items were added."""
         self.dropped = 0
         """How many items were stale since that was last stored."""
+        self.versions: list[tuple[int | None, int]] = []
+        """The versions of the records that were added since that was last stored, and how many items each has."""
         self.items: list[Any] = []
         self.taken = 0
         self.snapshots: list[SourceSnapshot] = []
