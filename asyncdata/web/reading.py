@@ -55,8 +55,10 @@ class NewestVersion:
 class ReadingFile:
     """The file, which a reader writes behind each block that it gives."""
 
-    def __init__(self, folder: ChannelFolder) -> None:
+    def __init__(self, folder: ChannelFolder, number: int = 0) -> None:
         self.folder = folder
+        self.number = number
+        """How many items were read when the file was last written, as the reader counts them."""
         self.path = folder.path / "reading"
         self.newest = NewestVersion(folder)
         self.known = Reading()
@@ -73,20 +75,22 @@ class ReadingFile:
                 return Reading(*FORM.unpack(data[:-4]))
         return Reading()
 
-    def add(self, offset: int, versions: Sequence[tuple[int | None, int]]) -> None:
-        """Write that a reader has come to an offset, by so many items of each version, and wake who waits for that."""
+    def add(self, offset: int, number: int, versions: Sequence[tuple[int, int]]) -> None:
+        """Write that a reader has come to an offset and to an item, and how many had which versions; wake who waits."""
         with suppress(OSError):  # the disk is full
             if self.file < 0:
                 self.known = self.read()
                 self.file = open_regular(self.path, os.O_WRONLY | os.O_CREAT)
             _, items, versioned, behind, most = self.known
             staleness = Staleness(None, versioned, behind, most)
-            if any(version is not None for version, _ in versions):
+            if versions:
                 staleness.tell(self.newest.read())
             for version, count in versions:
                 staleness.add(version, count)
-                items += count
-            self.known = Reading(offset, items, staleness.count, staleness.total, staleness.most)
+            self.known, self.number = (
+                Reading(offset, items + number - self.number, staleness.count, staleness.total, staleness.most),
+                number,
+            )
             data = FORM.pack(*self.known)
             os.pwrite(self.file, data + masked_crc(data).to_bytes(4, "little"), 0)
             self.folder.wake_producers()

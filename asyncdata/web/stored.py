@@ -102,7 +102,7 @@ class Stored(Node):
     async def blocks(self, scope: Scope, want: Demand, position: Position) -> Blocks:
         """Yield the items of the records on the disk, and wait for more."""
         place, folder = self.parse_position(position, StreamPlace.of), self.folder
-        with self.exclusive(folder), closing(ReadingFile(folder)) as reading:
+        with self.exclusive(folder), closing(ReadingFile(folder, place.number)) as reading:
             output = OutputBuffer(self.label(), folder.id, place)
             async with aclosing(self.frames(scope, folder, self.begin(folder, place))) as source:
                 async for frames in source:
@@ -115,7 +115,7 @@ class Stored(Node):
                                 folder.dropped.write((folder.dropped.read() or 0) + output.dropped)
                                 output.dropped = 0
                         if output.end != reading.known.offset:
-                            reading.add(output.end, output.versions)
+                            reading.add(output.end, output.stop, output.versions)
                             output.versions = []
                         if not output.waiting:
                             break
@@ -188,9 +188,10 @@ class Stored(Node):
                 output.dropped += len(self.items(frame))
                 output.skip_frame(frame)
                 return
-        items = self.items(frame)
-        output.versions.append((record.version if isinstance(record, Record) else None, len(items)))
-        output.add(frame, items)
+        before = output.stop
+        output.add(frame, self.items(frame))
+        if isinstance(record, Record) and record.version is not None:
+            output.versions.append((record.version, output.stop - before))
 
     def items(self, frame: Frame) -> list[Any]:
         """Return the items of a frame, with a failure in the place of each that cannot be made, or of all."""
@@ -223,7 +224,7 @@ class OutputBuffer:
         """Where the last record ends whose items were added."""
         self.dropped = 0
         """How many items were stale since that was last stored."""
-        self.versions: list[tuple[int | None, int]] = []
+        self.versions: list[tuple[int, int]] = []
         """The versions of the records that were added since that was last stored, and how many items each has."""
         self.items: list[Any] = []
         self.taken = 0

@@ -24,6 +24,11 @@ PRINTED = {
         r"dropped as stale: True, sent = taken \+ dropped \+ left: True",
     ],
     "03_clients": [r"httpx: True", r"aiohttp: True"],
+    "04_lag": [
+        r" +trained on  of the slow  dropped  staleness  at most",
+        r"min_version +5\d{3} +0 +2\.6% +0\.1\d +1",
+        r"max_lag +2\d{3} +14\d +0\.0% +0\.\d\d +3",
+    ],
 }
 
 
