@@ -58,9 +58,7 @@ class ChannelFolder:
         if not hasattr(os, "mkfifo"):
             raise PlanError("a DurableChannel needs named pipes, which this system does not have")
         self.path.mkdir(parents=True, exist_ok=True)
-        (self.path / "wake").mkdir(exist_ok=True)
-        if (self.path / "wake").is_symlink():
-            raise PlanError(f"{self.path}/wake is a link, and should be a folder of the channel's own: remove it")
+        self.create_pipes("wake")
         description = self.path / "channel.json"
         if not os.path.lexists(description):
             if any(self.path.glob(f"*{SUFFIX}")):
@@ -68,6 +66,12 @@ class ChannelFolder:
             content = json.dumps({"format": FORMAT, "id": secrets.token_hex(8)})
             write_atomically(description, content.encode(), durable=True)
         _ = self.id
+
+    def create_pipes(self, name: str) -> None:
+        """Make the folder of the pipes of readers, or of producers, if it is not there."""
+        (self.path / name).mkdir(exist_ok=True)
+        if (self.path / name).is_symlink():
+            raise PlanError(f"{self.path}/{name} is a link, and should be a folder of the channel's own: remove it")
 
     def sync(self) -> None:
         """Write the names of the files to the disk."""

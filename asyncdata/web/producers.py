@@ -31,7 +31,7 @@ class Producers:
         self.unread: deque[tuple[int, Admission | None]] = deque()
         """The records behind what was read: where each ends."""
         if max_lag is not None:
-            (folder.path / "admitting").mkdir(exist_ok=True)
+            folder.create_pipes("admitting")
             self.count_unread()
 
     def count_unread(self) -> None:

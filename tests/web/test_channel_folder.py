@@ -57,10 +57,11 @@ def test_what_is_not_its_own_file_is_an_error_and_stays(tmp_path: Path, kind: st
 
 
 @pytest.mark.parametrize("kind", ["link", "pipe"])
-@pytest.mark.parametrize("name", ["committed", "channel.json", "00000000000000000000.tfrecord"])
+@pytest.mark.parametrize("name", ["committed", "channel.json", "reading", "00000000000000000000.tfrecord"])
 def test_a_reader_is_not_led_elsewhere_and_does_not_wait(tmp_path: Path, kind: str, name: str) -> None:
     channel, other = tmp_path / "channel", tmp_path / "other"
     send(channel, b"one")
+    assert read(channel) == [b"one"]
     (channel / name).rename(other)
     place(channel / name, kind, other)
     with pytest.raises(ad.DataLossError, match="should be a file: remove it"):
