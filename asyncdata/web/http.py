@@ -17,6 +17,7 @@ from asyncdata.web.admission import Authenticate, admit
 from asyncdata.web.channel_writers import ChannelWriter, Payload
 from asyncdata.web.decoding import BodyDecoder, BodyError, Decode, InvalidItemError, UndecodableError, format_of
 from asyncdata.web.idempotency import KeyReusedError
+from asyncdata.web.multipart import is_multipart, uploaded_file
 from asyncdata.web.schema import Schema
 
 __all__ = (
@@ -124,13 +125,22 @@ class Ingest:
         check_encoding(headers.get("content-encoding", ""))
         content_type, key = headers.get("content-type", ""), key_of(headers)
         version = version_of(query_of(scope))
-        decoder = BodyDecoder(format_of(content_type), self.decode, self.limits.body_bytes, self.limits.item_bytes)
+        upload = is_multipart(content_type)
+        reader = self.decoder("application/json" if upload else content_type)
         try:
-            data = await self.read(body, decoder)
+            data, decoder = await self.read(body, reader), reader
+            if upload:
+                content_type, data = uploaded_file(content_type, data)
+                decoder = self.decoder(content_type)
+                decoder.feed(data)
             payload = Payload(content_type, data, decoder.finish(), self.decode is not None, key, version)
             return await self.put(payload)
         finally:
-            self.receiving -= decoder.size
+            self.receiving -= reader.size
+
+    def decoder(self, content_type: str) -> BodyDecoder:
+        """Return what decodes a body."""
+        return BodyDecoder(format_of(content_type), self.decode, self.limits.body_bytes, self.limits.item_bytes)
 
     async def read(self, body: RequestBody, decoder: BodyDecoder) -> bytes:
         """Read and decode a body to its end, and return its bytes."""

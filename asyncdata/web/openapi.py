@@ -42,6 +42,12 @@ REFUSED: dict[str, Any] = {
     },
 }
 
+UPLOAD: dict[str, Any] = {
+    "type": "object",
+    "required": ["file"],
+    "properties": {"file": {"type": "string", "contentMediaType": "application/octet-stream"}},
+}
+
 STATUSES = {
     "400": "the body, its length, the idempotency key or the version is malformed",
     "401": "the request is not authenticated",
@@ -101,7 +107,10 @@ def ingest() -> dict[str, Any]:
             },
             {"name": "version", "in": "query", "schema": {"type": "integer"}},
         ],
-        "requestBody": {"required": True, "content": {kind: {"schema": {}} for kind in FORMATS}},
+        "requestBody": {
+            "required": True,
+            "content": {**{kind: {"schema": {}} for kind in FORMATS}, "multipart/form-data": {"schema": UPLOAD}},
+        },
         "responses": responses,
     }
 

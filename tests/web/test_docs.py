@@ -6,7 +6,11 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -27,30 +31,41 @@ def test_the_queue_of_ones_own_fulfils_the_contract_of_sources() -> None:
 
 
 @pytest.mark.web
-def test_the_service_of_the_page(tmp_path: Path) -> None:
+def test_the_service_of_the_page_survives_a_bad_item_an_upload_and_a_restart_with_other_batches(tmp_path: Path) -> None:
     httpx = pytest.importorskip("httpx")
     pytest.importorskip("uvicorn")
-    (tmp_path / "service.py").write_text(PROGRAMS[0], encoding="utf-8")
+    with service(tmp_path, PROGRAMS[0]) as (url, server, _):
+        post = partial(httpx.post, f"{url}/ingest", timeout=60)
+        assert post(json=[{"x": 1}, {"x": 3, "y": 4}]).status_code == 422
+        assert post(json=[{"x": 1, "y": 2}, {"x": 3, "y": 4}]).json() == {"accepted": 2}
+        assert server.stdout.readline() == "{'x': (2,), 'y': (2,)}\n"
+        assert post(files={"file": ("more.jsonl", b'{"x": 5, "y": 6}')}).json() == {"accepted": 1}
+        assert server.stdout.readline() == "{'x': (1,), 'y': (1,)}\n"
+    with service(tmp_path, PROGRAMS[0].replace("batch(32", "batch(2")) as (_, server, told):
+        assert server.stdout.readline() == "{'x': (2,), 'y': (2,)}\n"
+        assert any("from its oldest item on" in line for line in told)
+
+
+@contextmanager
+def service(folder: Path, program: str) -> Iterator[tuple[str, Any, list[str]]]:
+    """Run it with uvicorn; give its URL, the process, and what it told before it served."""
+    (folder / "service.py").write_text(program, encoding="utf-8")
     server = subprocess.Popen(
         [sys.executable, "-u", "-m", "uvicorn", "service:app", "--port", "0", "--no-access-log"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        cwd=tmp_path,
+        cwd=folder,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
     )
     with server:
-        assert server.stdout is not None
         assert server.stderr is not None
-        url = ""
-        while not url:
-            line = server.stderr.readline()
-            assert line, "the server did not start"
-            url = "".join(re.findall(r"http://127.0.0.1:\d+", line))
+        told = [""]
+        while not re.search(r"http://127.0.0.1:\d+", told[-1]):
+            told.append(server.stderr.readline())
+            assert told[-1], "the server did not start"
         try:
-            reply = httpx.post(f"{url}/ingest", json=[{"x": 1, "y": 2}, {"x": 3, "y": 4}], timeout=60)
-            assert reply.json() == {"accepted": 2}
-            assert server.stdout.readline() == "{'x': (2,), 'y': (2,)}\n"
+            yield "".join(re.findall(r"http://127.0.0.1:\d+", told[-1])), server, told
         finally:
             server.terminate()
             server.stderr.read()

@@ -72,6 +72,29 @@ def test_ndjson_into_batches() -> None:
     assert [x for batch in training.result() for x in batch] == list(range(1000))
 
 
+def test_an_uploaded_file_is_a_body(channel: Any) -> None:
+    with client_of(ingest_app(channel, max_item_bytes=9)) as client:
+
+        def upload(*files: tuple[str, bytes, str], **more: Any) -> Any:
+            reply = client.post("/ingest", files=[("file", file) for file in files], **more)
+            return reply.status_code, reply.json().get("error", reply.json()["accepted"])
+
+        assert upload(("a.jsonl", b"1\r\n2\n", "application/octet-stream")) == (200, 2)
+        for _ in range(2):
+            assert upload(("A.JSON", b"[3]", ""), headers={"Idempotency-Key": "a"}) == (200, 1)
+        assert upload(("b", b"4\n", "application/x-ndjson")) == (200, 1)
+        assert upload(("empty.jsonl", b"", "")) == (200, 0)
+        assert upload(("c.jsonl", b"0\n{", ""))[0] == 400
+        assert upload(("c.jsonl", b"1234567890", ""))[0] == 413
+        assert "text/plain" in upload(("c.txt", b"1", "text/plain"))[1]
+        assert "one file" in upload(("c.json", b"1", ""), ("d.json", b"2", ""))[1]
+        assert "one file" in client.post("/ingest", files={"x": (None, "1")}).json()["error"]
+        for kind, body in (("; boundary=b", b"--b\r\n\r\n1"), ("; boundary=b", b"1"), ("", b"--\r\n\r\n1")):
+            headers = {"Content-Type": f"multipart/form-data{kind}"}
+            assert client.post("/ingest", content=body, headers=headers).status_code == 400
+    assert stored(channel) == [1, 2, 3, 4]
+
+
 def test_a_trainer_reads_by_its_path_what_is_on_the_disk_when_it_is_acknowledged(tmp_path: Path) -> None:
     path = tmp_path / "spool"
     with client_of(ingest_app(ad.DurableChannel(path))) as client, ad.Dataset.from_channel(path).iterate() as items:
