@@ -51,9 +51,12 @@ class RedisDriver(SourceDriver):
                 pipe.xadd("numbers", {"n": number})
             self.offsets.update(zip(numbers, pipe.execute(), strict=True))
 
+    @property
+    def address(self) -> list[str]:
+        return ["from_redis_stream", f"redis://127.0.0.1:{self.gate.port}", "numbers"]
+
     def dataset(self, **how: Any) -> ad.Dataset[int]:
-        url = f"redis://127.0.0.1:{self.gate.port}"
-        ds = ad.Dataset.from_redis_stream(url, "numbers", **{"follow": False, **how})
+        ds = ad.Dataset.from_redis_stream(*self.address[1:], **{"follow": False, **how})
         return ds.map(lambda entry: int(entry["n"]))
 
     def following(self) -> ad.Dataset[int]:
@@ -116,9 +119,12 @@ class NatsDriver(SourceDriver):
 
         self.run(work)
 
+    @property
+    def address(self) -> list[str]:
+        return ["from_nats", f"nats://127.0.0.1:{self.gate.port}", "numbers"]
+
     def dataset(self, **how: Any) -> ad.Dataset[int]:
-        url = f"nats://127.0.0.1:{self.gate.port}"
-        return ad.Dataset.from_nats(url, "numbers", **{"follow": False, **how}).map(int)
+        return ad.Dataset.from_nats(*self.address[1:], **{"follow": False, **how}).map(int)
 
     def following(self) -> ad.Dataset[int]:
         return self.dataset(follow=True)
@@ -167,8 +173,12 @@ class KafkaDriver(SourceDriver):
     def send(self, numbers: Iterable[int]) -> None:
         self.server.send(self.topic, numbers, 1)
 
+    @property
+    def address(self) -> list[str]:
+        return ["from_kafka", self.server.servers, self.topic]
+
     def dataset(self, **how: Any) -> ad.Dataset[int]:
-        ds = ad.Dataset.from_kafka(self.server.servers, self.topic, **{"follow": False, **how})
+        ds = ad.Dataset.from_kafka(*self.address[1:], **{"follow": False, **how})
         return ds.map(lambda record: int(record["value"]))
 
     def following(self) -> ad.Dataset[int]:
