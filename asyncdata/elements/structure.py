@@ -171,10 +171,11 @@ def stack_other(column: list[Any], kind: type[Any], where: str) -> Any:
 
 def stack_parts(column: list[Any], where: str) -> Any:
     """Stack the parts of values of one class; values without parts become objects."""
-    levels = [open_level(value) for value in column]
-    if levels[0] is None:
+    if open_level(column[0]) is None:  # as are all of its class
         return records(column) if type(column[0]) is np.void else objects(column)
-    opened = [arranged(level, levels[0].names) for level in levels if level is not None]
+    levels = [open_level(value) for value in column]
+    opened = [level for level in levels if level is not None]
+    opened = [arranged(level, opened[0].names) for level in opened]
     check_same(column, [level.names for level in opened], "parts", where)
     parts = zip(*[level.parts for level in opened], opened[0].names, strict=True)
     try:

@@ -212,3 +212,18 @@ def test_records_of_one_dtype_are_stacked_as_they_are() -> None:
     rows = np.array([(1, 0.5), (2, 1.5)], [("a", "i4"), ("b", "f8")])
     batch = stack([*rows])
     assert (batch.dtype, batch.tolist()) == (rows.dtype, rows.tolist())
+
+
+def test_values_without_parts_are_looked_at_once_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[Any] = []
+
+    class Leaf:
+        pass
+
+    def open_one(value: Any) -> None:
+        opened.append(value)
+
+    monkeypatch.setattr("asyncdata.elements.structure.open_level", open_one)
+    leaves = [Leaf() for _ in range(50)]
+    assert stack(leaves).tolist() == leaves
+    assert opened == leaves[:1]
