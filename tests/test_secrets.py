@@ -280,6 +280,7 @@ CALLS: dict[str, dict[str, Any]] = {
     "with_timeout": {"fn": same, "seconds": 1},
     "web.Consumer": {"dataset": numbers(), "consume": list},
     "web.ingest_app": {"channel": ad.Channel()},
+    "web.commit_kafka": {"servers": "localhost:9092", "topic": "t", "state": {}, "group": "g"},
     "web.trim": {"path": "missing", "state": {}},
     "experimental.CsvDataset": {**NAMES, "record_defaults": [""]},
     "experimental.SqlDataset": {

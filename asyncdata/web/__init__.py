@@ -5,5 +5,6 @@ from __future__ import annotations
 from asyncdata.web.consumer import Consumer
 from asyncdata.web.durable import trim
 from asyncdata.web.ingest import ingest_app
+from asyncdata.web.kafka_commit import commit_kafka
 
-__all__ = ("Consumer", "ingest_app", "trim")
+__all__ = ("Consumer", "commit_kafka", "ingest_app", "trim")

@@ -112,10 +112,15 @@ def nats_source(
 
 
 def kafka_source(
-    servers: object, topic: object, start: object, follow: object, give_up_seconds: Any, client: object
-) -> Node:
-    """Return the source for the arguments of `from_kafka`."""
-    method = "from_kafka"
+    servers: object,
+    topic: object,
+    start: object,
+    follow: object,
+    give_up_seconds: Any,
+    client: object,
+    method: str = "from_kafka",
+) -> KafkaTopic:
+    """Return the source for the arguments of `from_kafka`, or of another function of a topic."""
     where, name = name_for(method, "servers", servers), name_for(method, "topic", topic)
     if not SERVERS.fullmatch(where):  # what it has instead may be secret
         raise PlanError(f"{method}(servers=) must be 'host:port', several with commas; options belong into client=")

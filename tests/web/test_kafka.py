@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -61,6 +62,31 @@ def test_states_resume_exactly_in_each_partition(shuffled: bool, broker: KafkaSe
     assert sorted(found) == [*range(30)]
     broker.send(topic, range(30, 34))
     assert sorted(ds.iterate(state=state)) == [30, 31, 32, 33]
+
+
+def test_what_a_state_has_delivered_is_committed_for_lag_monitors(broker: KafkaServer) -> None:
+    topic = broker.topic()
+    broker.send(topic, range(30))
+    ds = ad.Dataset.from_kafka(broker.servers, topic, follow=False).map(lambda record: int(record["value"]))
+
+    async def committed() -> dict[int, int]:
+        consumer = aiokafka.AIOKafkaConsumer(bootstrap_servers=broker.servers, group_id="trainers")
+        async with consumer:
+            return {one: await consumer.committed(aiokafka.TopicPartition(topic, one)) for one in (0, 1)}
+
+    for count, shuffled in ((7, False), (11, True), (30, True)):
+        with (ds.shuffle(5, seed=1) if shuffled else ds).batch(1).iterate() as numbers:
+            found = sorted(int(next(numbers)[0]) for _ in range(count))
+            state = json.loads(json.dumps({"checkpoint": [numbers.state_dict()]}))
+        offsets = ad.web.commit_kafka(broker.servers, topic, state, "trainers")
+        assert asyncio.run(committed()) == offsets
+        unread = sorted({*range(30)} - {*found})
+        for partition in (0, 1):  # the first record that was not delivered
+            assert offsets[partition] == min([one // 2 for one in unread if one % 2 == partition], default=15)
+    with pytest.raises(ad.PlanError, match="no offset in the topic 'other'"):
+        ad.web.commit_kafka(broker.servers, "other", state, "trainers")
+    with reserved_ports(1) as (port,), pytest.raises(ConnectionError, match="commit_kafka"):
+        ad.web.commit_kafka(f"127.0.0.1:{port}", topic, state, "trainers")
 
 
 def test_a_reader_waits_for_more(broker: KafkaServer) -> None:
