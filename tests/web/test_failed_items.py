@@ -21,7 +21,7 @@ from asyncdata.web import Consumer
 from asyncdata.web.dead_letters import DeadLetters
 from asyncdata.web.folder import ChannelFolder
 from tests.web.killing import PROGRAMS, killed
-from tests.web.programs.consuming_service import COUNT, body_of
+from tests.web.programs.consuming_service import body_of
 from tests.web.serving import served
 
 pytestmark = [pytest.mark.web, pytest.mark.usefixtures("nothing_left")]
@@ -186,10 +186,13 @@ def test_a_letter_that_was_written_in_part_is_written_again(tmp_path: Path) -> N
     assert [json.loads(letter.body) for letter in letters(tmp_path)] == [[{"x": 0}], [{"y": 0}]]
 
 
-def test_a_service_that_is_killed_trains_on_each_good_item_and_keeps_each_bad_one_once(tmp_path: Path) -> None:
-    spool, saved = tmp_path / "spool", tmp_path / "saved.json"
-    assert killed(PROGRAMS / "consuming_service.py", spool, tmp_path / "notes", saved, kills=2) == 0
-    numbers = range(COUNT)
+@pytest.mark.parametrize("kills", [2, pytest.param(20, marks=pytest.mark.slow)])
+def test_a_service_that_is_killed_trains_on_each_good_item_and_keeps_each_bad_one_once(
+    kills: int, tmp_path: Path
+) -> None:
+    spool, saved, numbers = tmp_path / "spool", tmp_path / "saved.json", range(40 + 25 * kills)
+    program = [PROGRAMS / "consuming_service.py", spool, tmp_path / "notes", saved, len(numbers)]
+    assert killed(*program, kills=kills, more=0) == 0
     trained = json.loads(saved.read_text())["trained"]
     assert sorted(trained) == [number for number in numbers if number % 10 not in (3, 7)]
     bad = [body_of(number) for number in numbers if number % 10 in (3, 7)]

@@ -76,7 +76,7 @@ async def load(service: Service, count: int, every: int, kills: int) -> list[int
     return acknowledged
 
 
-@pytest.mark.parametrize("kills", [1, pytest.param(20, marks=[pytest.mark.slow, pytest.mark.timeout(900)])])
+@pytest.mark.parametrize("kills", [2, pytest.param(20, marks=[pytest.mark.slow, pytest.mark.timeout(900)])])
 def test_what_was_acknowledged_is_trained_on_once_whoever_is_killed(kills: int, tmp_path: Path) -> None:
     """The service and the trainer are killed, as many times each, while clients send and send again."""
     folder, saved = tmp_path / "channel", tmp_path / "saved"

@@ -11,8 +11,6 @@ from typing import Any
 
 import asyncdata as ad
 
-COUNT = 80
-
 
 def body_of(number: int) -> bytes:
     return json.dumps([f"bad {number}" if number % 10 == 3 else -number if number % 10 == 7 else number]).encode()
@@ -24,7 +22,7 @@ def positive(number: int) -> int:
     return number
 
 
-async def main(folder: str, notes: str, path: str) -> None:
+async def main(folder: str, notes: str, path: str, count: str) -> None:
     done = set(Path(notes).read_text().split()) if Path(notes).exists() else set()
     saved = json.loads(Path(path).read_text()) if Path(path).exists() else {"trained": [], "data": None}
     over, loop = asyncio.Event(), asyncio.get_running_loop()
@@ -42,7 +40,7 @@ async def main(folder: str, notes: str, path: str) -> None:
     ds = ad.Dataset.from_channel(folder, schema=int).map(positive, num_parallel_calls=2).shuffle(6, seed=1).batch(3)
     with open(notes, "a") as acknowledged, ad.DurableChannel(folder, segment_bytes=2000) as channel:
         async with ad.web.Consumer(ds, train, state=saved["data"], on_error="dead-letter"):
-            for number in range(COUNT):
+            for number in range(int(count)):
                 if str(number) not in done:
                     await channel.send(body_of(number), key=str(number), content_type="application/json")
                     acknowledged.write(f"{number}\n")
