@@ -31,6 +31,9 @@ EXTRA: Final = "'asyncdata[kafka]'"
 WAIT_MILLISECONDS: Final = 1000
 """How long the client waits for records before the broker is asked whether it is there."""
 
+CLOSE_SECONDS: Final = 1.0
+"""How long a connection that the client is making is waited for at the end."""
+
 PROBE_SECONDS: Final = 10.0
 """How long the broker may take to answer that."""
 
@@ -167,7 +170,15 @@ class KafkaReader:
         finally:
             if self.consumer is not None:
                 with suppress(self.kafka.errors.KafkaError, OSError):
-                    await self.consumer.stop()
+                    await self.stop(self.consumer)
+
+    async def stop(self, consumer: Any) -> None:
+        """Stop a client. One that is making a connection would leave it open, so that is waited for."""
+        connecting = getattr(consumer._client, "_get_conn_lock", asyncio.Lock())  # noqa: SLF001
+        with suppress(TimeoutError):
+            async with asyncio.timeout(CLOSE_SECONDS):
+                await connecting.acquire()
+        await consumer.stop()
 
     async def connect(self) -> list[Any]:
         """Connect, and return the partitions of the topic."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -30,13 +31,13 @@ class Gate:
 
     @classmethod
     @contextmanager
-    def before(cls, port: int) -> Iterator[Gate]:
-        """Run a gate before a port of this machine."""
+    def before(cls, port: int, tls: ssl.SSLContext | None = None) -> Iterator[Gate]:
+        """Run a gate before a port of this machine, which speaks TLS to clients if there is a context for that."""
         gate, ready, stop = cls(port), threading.Event(), asyncio.Event()
 
         async def body() -> None:
             gate.loop = asyncio.get_running_loop()
-            async with await asyncio.start_server(gate.connected, "127.0.0.1", 0) as server:
+            async with await asyncio.start_server(gate.connected, "127.0.0.1", 0, ssl=tls) as server:
                 gate.port = server.sockets[0].getsockname()[1]
                 ready.set()
                 await stop.wait()

@@ -10,9 +10,10 @@ import socket
 import subprocess
 import sysconfig
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -112,28 +113,30 @@ class KafkaServer(Server):
         self.servers = f"127.0.0.1:{advertised or port}"
         self.made = 0
 
-    def topic(self, partitions: int = 2) -> str:
+    def topic(self, partitions: int = 2, client: Mapping[str, Any] | None = None) -> str:
         """Make a topic."""
         self.made += 1
         admin = pytest.importorskip("aiokafka.admin")
 
         async def make() -> None:
-            client = admin.AIOKafkaAdminClient(bootstrap_servers=self.servers)
-            await client.start()
+            asking = admin.AIOKafkaAdminClient(bootstrap_servers=self.servers, **(client or {}))
+            await asking.start()
             try:
-                await client.create_topics([admin.NewTopic(f"numbers{self.made}", partitions, 1)])
+                await asking.create_topics([admin.NewTopic(f"numbers{self.made}", partitions, 1)])
             finally:
-                await client.close()
+                await asking.close()
 
         asyncio.run(make())
         return f"numbers{self.made}"
 
-    def send(self, topic: str, numbers: Iterable[int], partitions: int = 2) -> None:
+    def send(
+        self, topic: str, numbers: Iterable[int], partitions: int = 2, client: Mapping[str, Any] | None = None
+    ) -> None:
         """Send numbers, each to the partition that it names."""
         kafka = pytest.importorskip("aiokafka")
 
         async def work() -> None:
-            async with kafka.AIOKafkaProducer(bootstrap_servers=self.servers) as producer:
+            async with kafka.AIOKafkaProducer(bootstrap_servers=self.servers, **(client or {})) as producer:
                 for number in numbers:
                     headers = [("n", b"%d" % number), ("n", b"again")]
                     key = b"odd" if number % 2 else None

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
+import ssl
+import subprocess
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +16,7 @@ import pytest
 import asyncdata as ad
 from asyncdata.web import kafka_topic
 from tests.ports import reserved_ports
-from tests.web.gates import virtual_pauses
+from tests.web.gates import Gate, virtual_pauses
 from tests.web.queue_servers import KafkaServer, kafka_server
 
 pytestmark = [pytest.mark.web, pytest.mark.usefixtures("nothing_left")]
@@ -87,6 +91,31 @@ def test_what_a_state_has_delivered_is_committed_for_lag_monitors(broker: KafkaS
         ad.web.commit_kafka(broker.servers, "other", state, "trainers")
     with reserved_ports(1) as (port,), pytest.raises(ConnectionError, match="commit_kafka"):
         ad.web.commit_kafka(f"127.0.0.1:{port}", topic, state, "trainers")
+
+
+def test_a_broker_behind_tls_is_read_with_arguments_of_the_client(tmp_path: Path) -> None:
+    if shutil.which("openssl") is None:
+        pytest.skip("install openssl, which makes a certificate")
+    names = ["-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"]
+    files = ["-keyout", str(tmp_path / "key.pem"), "-out", str(tmp_path / "cert.pem")]
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", *files, *names], check=True, capture_output=True
+    )
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(tmp_path / "cert.pem", tmp_path / "key.pem")
+    with reserved_ports(1) as (port,), Gate.before(port, context) as gate:
+        server = KafkaServer(port, gate.port)
+        client = {"security_protocol": "SSL", "ssl_context": ssl.create_default_context(cafile=tmp_path / "cert.pem")}
+        try:
+            topic = server.topic(client=client)
+            server.send(topic, range(6), client=client)
+            assert sorted(values(ad.Dataset.from_kafka(server.servers, topic, follow=False, client=client))) == [
+                *range(6)
+            ]
+            with pytest.raises(ConnectionError, match="from_kafka"):
+                list(ad.Dataset.from_kafka(server.servers, topic, follow=False))
+        finally:
+            server.kill()
 
 
 def test_a_reader_waits_for_more(broker: KafkaServer) -> None:
