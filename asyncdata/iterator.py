@@ -22,7 +22,7 @@ from asyncdata.engines.base import Engine, LoopEngine, RunSpec, TaskEngine
 from asyncdata.engines.stall import Patience
 from asyncdata.engines.thread import thread_engine
 from asyncdata.errors import ClosedError, ConcurrentUseError, PlanError, StructureError
-from asyncdata.graph.node import Node, UnseekableError, check_count, nodes_of
+from asyncdata.graph.node import Node, UnseekableError, check_count, nodes_of, scaled
 from asyncdata.graph.optimizer import Planner
 from asyncdata.observe.consumer import ConsumerTimes
 from asyncdata.options import UNKNOWN_CARDINALITY
@@ -528,7 +528,14 @@ class Reader:
             found = stats_of(split_at_device(self.plan)[0], self.meters, self.budget)
         if isinstance(self.engine, DeviceEngine):
             found = found._replace(steps=(*found.steps, self.engine.stats(len(found.steps) - 1)))
-        return statistics_of(found, self.times, self.placement, self.given, self.condition)
+        return statistics_of(found, self.times, self.placement, self.given, self.condition, self.cardinality)
+
+    @property
+    def cardinality(self) -> int:
+        """How many elements this iterator gives in all; negative if that is unknown or infinite."""
+        if self.place.resharded:
+            return UNKNOWN_CARDINALITY
+        return scaled(self.user_plan.cardinality, lambda size: max(0, size - self.place.delivered))
 
     @property
     def condition(self) -> str:

@@ -11,7 +11,6 @@ import threading
 import traceback
 import warnings
 from argparse import ArgumentParser
-from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
@@ -23,7 +22,8 @@ import pytest
 import asyncdata as ad
 from asyncdata.__main__ import COMMANDS, main
 from asyncdata.checkpoint import place_of, state_header
-from asyncdata.observe.dashboard_page import View, rendered
+from asyncdata.observe.dashboard_page import rendered
+from asyncdata.observe.history import History, View
 from asyncdata.sources.listing import Listing
 from tests.marks import first_by_default
 
@@ -300,6 +300,7 @@ CALLS: dict[str, dict[str, Any]] = {
     "observe.OpenTelemetryMetrics": {},
     "observe.PrometheusCollector": {},
     "observe.dashboard": {},
+    "observe.report": {"iterator": iter(numbers()), "path": "run.html"},
     "checkpoint.chosen_seeds": {"plan": numbers().plan},
     "checkpoint.fingerprint": {"plan": numbers().plan},
     "checkpoint.inspect_state": {"state": iter(numbers()).state_dict()},
@@ -590,7 +591,7 @@ def test_errors_of_functions_are_shown_without_secrets(caplog: pytest.LogCapture
         next(iterator)
     stats = iterator.stats()
     assert "cannot read http://127.0.0.1:1/a.txt?" in str(stats.errors)
-    page = rendered([View(1, stats, deque())], 1.0)
+    page = rendered([View(1, stats, History())])
     texts = [caplog.text, repr(stats), str(stats), page, *getattr(caught.value, "__notes__", [])]
     assert not [text for text in texts if SECRET in text]
 

@@ -10,8 +10,9 @@ if TYPE_CHECKING:
     from asyncdata.observe.dashboard_server import Dashboard, dashboard
     from asyncdata.observe.explanation import Explanation
     from asyncdata.observe.metrics import OpenTelemetryMetrics, PrometheusCollector
+    from asyncdata.observe.report_file import report
 
-__all__ = ("Dashboard", "Explanation", "OpenTelemetryMetrics", "PrometheusCollector", "dashboard")
+__all__ = ("Dashboard", "Explanation", "OpenTelemetryMetrics", "PrometheusCollector", "dashboard", "report")
 
 if not TYPE_CHECKING:  # each step keeps statistics, which few programs show
     __getattr__, __dir__ = importer(
@@ -20,5 +21,6 @@ if not TYPE_CHECKING:  # each step keeps statistics, which few programs show
             "dashboard_server": ("Dashboard", "dashboard"),
             "explanation": ("Explanation",),
             "metrics": ("OpenTelemetryMetrics", "PrometheusCollector"),
+            "report_file": ("report",),
         },
     )

@@ -7,13 +7,12 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-from asyncdata.runtime.redaction import redacted
+from asyncdata.runtime.redaction import error_text
 from asyncdata.runtime.spans import RECORDERS, record
 
 __all__ = ("ConsumerTimes",)
 
 RECALLED: Final = 20
-WIDEST: Final = 500
 
 
 class ConsumerTimes:
@@ -45,11 +44,7 @@ class ConsumerTimes:
 
     def raises(self, error: BaseException) -> None:
         """Store the text of an exception that the consumer is about to get, not the exception itself."""
-        try:
-            words = redacted("; ".join([f"{type(error).__name__}: {error}", *getattr(error, "__notes__", ())]))
-        except Exception:  # noqa: BLE001  the `__str__` of a user's exception may fail
-            words = type(error).__name__
-        self.errors.append(words if len(words) <= WIDEST else f"{words[: WIDEST // 2]} … {words[-WIDEST // 2 :]}")
+        self.errors.append(error_text(error))
 
     def end(self) -> None:
         """Stop counting."""

@@ -4,48 +4,32 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections import deque
 from collections.abc import Sequence
 from html import escape
-from itertools import pairwise
-from typing import Final, NamedTuple
+from pathlib import Path
+from typing import Final
 
-from asyncdata.observe.bottleneck import bottleneck_of
-from asyncdata.observe.plan_picture import boxes_of, plan_picture
-from asyncdata.observe.statistics import Statistics
-from asyncdata.observe.table import html_table, memory, time_of
+from asyncdata.observe.bottleneck import Bottleneck, bottleneck_of
+from asyncdata.observe.chart import chart, power_above
+from asyncdata.observe.history import View, between, pace_of, wait_of
+from asyncdata.observe.plan_flow import flow
+from asyncdata.observe.processes import Usage
+from asyncdata.observe.statistics import Statistics, decimal
+from asyncdata.observe.table import Row, html_table, memory, time_of
 
-__all__ = ("PAGE", "POLICY", "Sample", "View", "rendered")
+__all__ = ("PAGE", "POLICY", "rendered", "report_of")
 
-STYLE: Final = """
-body{font:14px/1.45 sans-serif;margin:1.2em;color:#222;background:#fff}
-h1{font-size:1.1em;margin:0 0 1em} h2{font-size:1em;margin:0;font-weight:600;overflow-wrap:anywhere}
-section{border:1px solid #ddd;border-radius:6px;padding:1em;margin-bottom:1.2em}
-.top{display:flex;gap:.8em;align-items:baseline} .state{padding:.05em .6em;border-radius:1em;background:#ddd}
-.running .state{background:#54a24b;color:#fff} .failed .state{background:#e45756;color:#fff}
-.facts{display:flex;flex-wrap:wrap;gap:.4em 2.4em;margin:.7em 0} .facts b{display:block;font-size:1.25em}
-.limit{border-left:4px solid #e45756;padding:.3em .8em;background:#f7f7f7;margin:.7em 0}
-.both{display:flex;flex-wrap:wrap;gap:2em} .graph{overflow-x:auto;max-width:100%}
-table{border-collapse:collapse;font-size:13px;margin-top:1em;display:block;overflow-x:auto}
-th,td{padding:.15em .7em;text-align:right;border-bottom:1px solid #eee} th:first-child,td:first-child{text-align:left}
-.errors{color:#b02a28;font-family:monospace;font-size:12px;padding-left:1.2em;overflow-wrap:anywhere}
-#gone{display:none;background:#e45756;color:#fff;padding:.4em .8em;margin-bottom:1em;border-radius:4px}
-body.gone #gone{display:block} body.gone main{opacity:.55}
-"""
+STYLE: Final = Path(__file__).with_name("dashboard.css").read_text(encoding="utf-8")
+SCRIPT: Final = Path(__file__).with_name("dashboard.js").read_text(encoding="utf-8")
 
-SCRIPT: Final = """
-const source = new EventSource("events");
-source.onmessage = (event) => {
-  document.body.classList.remove("gone");
-  document.querySelector("main").innerHTML = JSON.parse(event.data);
-};
-source.onerror = () => document.body.classList.add("gone");
-"""
-
-PAGE: Final = f"""<!doctype html>
+HEAD: Final = f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>asyncdata</title>
-<meta name="viewport" content="width=device-width"><link rel="icon" href="data:,"><style>{STYLE}</style></head>
-<body><h1>asyncdata</h1><div id="gone">The program has ended, or does not answer. Below is its last message.</div>
+<meta name="viewport" content="width=device-width, initial-scale=1"><link rel="icon" href="data:,">
+<style>{STYLE}</style>"""
+
+PAGE: Final = f"""{HEAD}</head>
+<body><header><h1>asyncdata</h1><a href="report.html" download="asyncdata-report.html">Save as a file</a></header>
+<p id="news" class="hidden" role="status" aria-live="polite"></p><p id="gone" role="alert" hidden></p>
 <main>Waiting for the first pipeline…</main><script>{SCRIPT}</script></body></html>
 """
 
@@ -61,47 +45,71 @@ POLICY: Final = (
 )
 """The page may run its own script, ask its own server, and nothing else."""
 
-CHART, TALL, LABEL = 380, 26, 210
-RECENT: Final = 5.0
+STILL: Final = f"default-src 'none'; style-src 'sha256-{digest(STYLE)}'; img-src data:; base-uri 'none'"
+"""A saved report runs nothing and asks nobody."""
+
 MOST_ERRORS: Final = 8
 
 
-class Sample(NamedTuple):
-    """The elements that were delivered until a time of `time.monotonic`, and those in the queues then."""
-
-    at: float
-    elements: int
-    queued: tuple[int | None, ...]
-
-
-class View(NamedTuple):
-    """A pipeline that is shown."""
-
-    number: int
-    stats: Statistics
-    samples: deque[Sample]
+def report_of(views: Sequence[View], title: str, usage: Usage | None = None) -> str:
+    """Return a page that is complete in itself, and shows the same as the dashboard does now."""
+    policy = f'<meta http-equiv="Content-Security-Policy" content="{STILL}">'
+    return (
+        f"{HEAD}{policy}</head>\n<body><header><h1>asyncdata</h1><span>{escape(title)}</span></header>"
+        f"<main>{rendered(views, usage)}</main></body></html>\n"
+    )
 
 
-def rendered(views: Sequence[View], now: float) -> str:
+def rendered(views: Sequence[View], usage: Usage | None = None) -> str:
     """Return the content of the page, newest pipeline first."""
-    return "".join(section(view, now) for view in reversed(views)) or "Waiting for the first pipeline…"
+    if not views:
+        return "Waiting for the first pipeline…"
+    newest = max([view.number for view in views])
+    sections = [section(view, usage, view.number == newest) for view in reversed(views)]
+    return machine(usage) + "".join(sections)
 
 
-def section(view: View, now: float) -> str:
-    """Return the section of one pipeline."""
-    stats, limit = view.stats, bottleneck_of(view.stats)
+def machine(usage: Usage | None) -> str:
+    """Return what the machine and each process use, in one line."""
+    if usage is None:
+        return ""
+    return (
+        f'<p class="machine" id="machine">This machine: {usage.cores:.1f} of {usage.all_cores} cores busy, '
+        f"{memory(usage.memory)} of {memory(usage.all_memory)} of memory in use</p>"
+    )
+
+
+def section(view: View, usage: Usage | None, newest: bool) -> str:
+    """Return the section of one pipeline; older ones that are over show only a line until they are opened."""
+    stats, limit, number = view.stats, bottleneck_of(view.stats), view.number
     labels = [step.step for step in stats.steps]
     name = " → ".join(labels if len(labels) <= 3 else [labels[0], "…", labels[-1]])
-    errors = "".join(f"<li>{escape(error)}</li>" for error in stats.errors[: -MOST_ERRORS - 1 : -1])
-    picture = plan_picture([("", boxes_of(stats, limit.step))])
+    name = f"{number}: {view.rank + ', ' if view.rank else ''}{name}"
+    shown = newest or stats.state in {"running", "not begun"}
+    news = f' data-news="{escape(news_of(name, stats, limit))}"' if newest else ""
+    opened = 'data-open="1" open' if shown else 'data-open="0"'
     return (
-        f'<section class="{stats.state.replace(" ", "-")}" id="pipeline-{view.number}"><div class="top">'
-        f'<h2>{view.number}: {escape(name)}</h2><span class="state">{state_of(stats)}</span></div>'
-        f'<div class="facts">{"".join(facts(view, now))}</div><div class="limit">{escape(str(limit))}</div>'
-        f'<div class="both"><div class="graph">{picture}</div><div class="charts">{charts(view, now)}</div></div>'
-        + (f'<h2>Errors</h2><ul class="errors">{errors}</ul>' if errors else "")
-        + f"{html_table(stats.rows)}</section>"
+        f'<section class="pipeline {stats.state.replace(" ", "-")}" id="pipeline-{number}" '
+        f'aria-labelledby="name-{number}"{news}><details id="all-{number}" {opened}><summary id="summary-{number}">'
+        f'<h2 id="name-{number}">{escape(name)}</h2> <span class="state">{escape(state_of(stats))}</span></summary>'
+        f'<div class="inside">{limit_box(stats, limit)}{progress(view)}<dl>{"".join(facts(view))}</dl>'
+        f"<h3>Steps</h3>{flow(view, limit.step)}"
+        f'<div class="charts">{"".join(charts(view))}</div>{errors(stats)}'
+        f'<div class="tables">{tuned(stats, number)}{processes(usage, number) if newest else ""}</div>'
+        f'<details class="more" id="more-{number}"><summary id="figures-{number}">All figures of each step</summary>'
+        f"{scrolled(html_table(stats.rows), f'table-{number}', 'figures of each step')}</details>"
+        f"</div></details></section>"
     )
+
+
+def news_of(name: str, stats: Statistics, limit: Bottleneck) -> str:
+    """Return what a screen reader reads out when it changes: nothing that changes all the time."""
+    return f"{name}: {stats.state}" + (f", limited by {limit.step}: {limit.change}" if limits(stats, limit) else "")
+
+
+def limits(stats: Statistics, limit: Bottleneck) -> bool:
+    """Return whether the input is a problem that one can mend."""
+    return stats.elements > 0 and limit.resource not in {"consumer", "nothing"}
 
 
 def state_of(stats: Statistics) -> str:
@@ -111,61 +119,113 @@ def state_of(stats: Statistics) -> str:
     return stats.state
 
 
-def facts(view: View, now: float) -> list[str]:
+def limit_box(stats: Statistics, limit: Bottleneck) -> str:
+    """Return what to change, then why; in a neutral colour if the input is not the problem."""
+    gain = f" would give about {limit.gain:.1f} times the pace" if limit.gain >= 1.05 else ""
+    if limits(stats, limit):
+        first, second, calm = f"{limit.change}{gain}", limit.evidence, ""
+    else:
+        first, second, calm = limit.evidence, limit.change, " calm"
+    return f'<div class="limit{calm}"><p><b>{escape(first)}</b></p><p>{escape(second)}</p></div>'
+
+
+def progress(view: View) -> str:
+    """Return how much is done and how long the rest takes, if it is known how many elements there are."""
+    stats, total = view.stats, view.stats.cardinality
+    if total <= 0:
+        return ""
+    done, pace = min(1.0, stats.elements / total), pace_of(view)
+    left = f", {duration((total - stats.elements) / pace)} left" if stats.running and pace and done < 1 else ""
+    words = f"{stats.elements:,} of {total:,}, {done:.0%}{left}"
+    return (
+        f'<div class="progress"><svg viewBox="0 0 100 1" preserveAspectRatio="none" role="img" '
+        f'aria-label="progress: {words}"><rect width="{100 * done:.2f}" height="1"/></svg><span>{words}</span></div>'
+    )
+
+
+def duration(seconds: float) -> str:
+    """Return a time in hours, minutes and seconds."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s" if minutes else f"{rest} s"
+
+
+def facts(view: View) -> list[str]:
     """Return the numbers above the picture."""
-    stats = view.stats
+    stats, pace = view.stats, pace_of(view)
+    now, what = ("now" if stats.running else "on average"), "batches" if stats.batched > 1 else "elements"
+    before = view.history.before(5.0) if stats.running else None
+    waiting = stats.waiting if before is None else wait_of(before, view.history.recent[-1])
     figures = {
-        "elements": f"{stats.elements:,}",
-        "a second, on average": f"{stats.pace:,.1f}",
-        "a second, now": f"{recent_pace(view, now):,.1f}",
-        **({"samples a second, on average": f"{stats.sample_pace:,.1f}"} if stats.batched > 1 else {}),
-        "of its time the consumer waits": f"{stats.waiting:.0%}",
+        **({f"samples a second, {now}": decimal(pace * stats.batched)} if stats.batched > 1 else {}),
+        f"{what} a second, {now}": decimal(pace),
+        f"of its time the consumer waits, {now}": f"{waiting:.0%}",
+        f"{what} in all": f"{stats.elements:,}",
+        f"{what} a second, on average": decimal(stats.pace),
         "since the first request": time_of(stats.seconds),
         "in self-tuning buffers": f"{memory(stats.held_bytes)} of {memory(stats.budget_bytes)}",
     }
-    return [f"<div><b>{escape(value)}</b>{escape(what)}</div>" for what, value in figures.items()]
+    return [f"<div><dt>{escape(what)}</dt><dd>{escape(value)}</dd></div>" for what, value in figures.items()]
 
 
-def recent_pace(view: View, now: float) -> float:
-    """Return how many elements a second were delivered in the last seconds."""
-    if view.stats.state != "running":
-        return 0.0
-    since = next((sample for sample in view.samples if sample.at >= now - RECENT), None)
-    if since is None or now <= since.at:
-        return view.stats.pace
-    return (view.stats.elements - since.elements) / (now - since.at)
-
-
-def charts(view: View, now: float) -> str:
-    """Return the pace and each queue over time, as a picture: one row each, the newest values to the right."""
-    samples, steps = [*view.samples], view.stats.steps
-    rows: list[tuple[str, list[float]]] = []
-    if len(samples) > 1:
-        paces = [
-            (later.elements - sooner.elements) / max(1e-3, later.at - sooner.at) for sooner, later in pairwise(samples)
-        ]
-        rows.append((f"elements a second, at most {max(paces):,.0f}", paces))
-    for place, step in enumerate(steps):
-        if step.queued is None:
-            continue
-        depths = [float(sample.queued[place] or 0) for sample in samples if place < len(sample.queued)]
-        rows.append((f"{step.step}: {step.queued:,} held", [0.0, *depths]))
-    height = len(rows) * (TALL + 10) + 4
-    lines = [line for number, row in enumerate(rows) for line in curve(*row, number * (TALL + 10.0) + 4)]
-    size = f'width="{LABEL + CHART}" height="{height}" viewBox="0 0 {LABEL + CHART} {height}"'
-    return f'<svg xmlns="http://www.w3.org/2000/svg" {size} font-size="11">{"".join(lines)}</svg>' if rows else ""
-
-
-def curve(words: str, values: Sequence[float], top: float) -> list[str]:
-    """Return a number over time, as an area that begins at the height `top`, with words to its left."""
-    most = max([*values, 1e-9])
-    across = CHART / max(1, len(values) - 1)
-    points = " ".join(
-        f"{LABEL + place * across:.1f},{top + TALL * (1 - value / most):.1f}" for place, value in enumerate(values)
-    )
-    label = words if len(words) <= 30 else f"{words[:14]}…{words[-15:]}"
+def charts(view: View) -> list[str]:
+    """Return pace, waiting and memory over time."""
+    samples, stats = view.history.curve, view.stats
+    if len(samples) < 3:
+        return []
+    now, size = samples[-1].at, stats.batched
+    pairs = [*zip(samples, samples[2:], strict=False)]  # over two distances, which is smoother
+    what = "samples" if size > 1 else "elements"
+    pace = [(after.at - now, between(before, after) * size) for before, after in pairs]
+    waits = [(after.at - now, 100 * wait_of(before, after)) for before, after in pairs]
+    held = ("in buffers", [(one.at - now, float(one.held)) for one in samples])
+    used = ("of all processes", [(one.at - now, float(one.memory)) for one in samples])
+    both = [used, held] if samples[-1].memory else [held]
+    most = max([value for _, points in both for _, value in points])
     return [
-        f'<text x="{LABEL - 8}" y="{top + 17}" text-anchor="end"><title>{escape(words)}</title>{escape(label)}</text>',
-        f'<rect x="{LABEL}" y="{top}" width="{CHART}" height="{TALL}" fill="#f4f4f4"/>',
-        f'<polygon points="{LABEL},{top + TALL} {points} {LABEL + CHART},{top + TALL}" fill="#4c78a8"/>',
+        chart("Pace", [(f"{what} a second", pace)], lambda value: f"{value:,.4g}"),
+        chart("Waiting", [("of the consumer's time", waits)], lambda value: f"{value:.0f} %", 100.0),
+        chart("Memory", both, lambda value: memory(round(value)), power_above(most)),
     ]
+
+
+def errors(stats: Statistics) -> str:
+    """Return the last exceptions: those that the consumer got, and those that were dropped."""
+    got = [f"<li>{escape(error)}</li>" for error in stats.errors[: -MOST_ERRORS - 1 : -1]]
+    dropped = [
+        f'<li class="dropped">{escape(error)}; dropped by {escape(step.step)}</li>'
+        for step in stats.steps
+        for error in step.dropped[: -MOST_ERRORS - 1 : -1]
+    ]
+    count = sum([step.failed for step in stats.steps])
+    if not got and not dropped:
+        return ""
+    return f'<h3>Last errors ({count:,} elements failed)</h3><ul class="errors">{"".join([*got, *dropped])}</ul>'
+
+
+def tuned(stats: Statistics, number: int) -> str:
+    """Return AUTOTUNE's choices and why."""
+    rows: list[Row] = [("step", "choice", "why")]
+    for choice in stats.tuned:
+        chosen = [f"{key} {value}" for key, value in choice.items() if key not in {"step", "why", "inner"}]
+        rows.append((choice["step"], ", ".join(chosen), str(choice.get("why", ""))))
+    if len(rows) == 1:
+        return ""
+    table = scrolled(html_table(rows), f"tuned-{number}", "AUTOTUNE's choices", "words")
+    return f"<section><h3>What AUTOTUNE chose</h3>{table}</section>"
+
+
+def processes(usage: Usage | None, number: int) -> str:
+    """Return what this process and its workers use."""
+    if usage is None:
+        return ""
+    rows = [(f"{one.name} ({one.pid})", f"{one.cores:.2f}", memory(one.memory)) for one in usage.processes]
+    table = scrolled(html_table([("process", "cores busy", "memory"), *rows]), f"processes-{number}", "processes")
+    return f"<section><h3>Processes</h3>{table}</section>"
+
+
+def scrolled(table: str, name: str, label: str, kind: str = "") -> str:
+    """Return a table that scrolls by itself where it is wider than the page, also by keyboard."""
+    return (
+        f'<div class="scroll {kind}" id="{name}" tabindex="0" role="region" aria-label="{escape(label)}">{table}</div>'
+    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import itertools
 import json
 import logging
 import socket
@@ -12,11 +13,15 @@ import time
 from collections import deque
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
+from os import PathLike
 from typing import Any, Final
 
 from asyncdata.errors import PlanError
-from asyncdata.observe.dashboard_page import PAGE, POLICY, Sample, View, rendered
+from asyncdata.observe.dashboard_page import PAGE, POLICY, rendered, report_of
+from asyncdata.observe.history import History, View
 from asyncdata.observe.monitored import LatestStatistics, Monitored, monitor_of
+from asyncdata.observe.processes import Usage, UsageMeter
+from asyncdata.observe.report_file import saved_at, write_report
 from asyncdata.observe.statistics import Statistics
 from asyncdata.runtime import forks
 from asyncdata.runtime.closing import Closable
@@ -27,7 +32,8 @@ __all__ = ("Dashboard", "dashboard", "show")
 
 PORT: Final = 8484
 SECONDS: Final = 0.5
-MOST_SAMPLES: Final = 240
+USAGE_EACH: Final = 4
+"""Processes are looked at less often, as that takes longer."""
 MOST_SHOWN: Final = 8
 END_TIMEOUT: Final = 2.0
 EXTRA: Final = "'asyncdata[dashboard]'"
@@ -41,16 +47,15 @@ class Watched(LatestStatistics):
     def __init__(self, number: int, monitor: Callable[[], Statistics]) -> None:
         super().__init__(monitor)
         self.number = number
-        self.samples: deque[Sample] = deque(maxlen=MOST_SAMPLES)
+        self.history = History()
 
-    def sample(self, now: float) -> None:
+    def sample(self, now: float, used: int) -> None:
         """Read the statistics of the pipeline."""
         if self.monitor is not None:
-            stats = self.look()
-            self.samples.append(Sample(now, stats.elements, tuple([step.queued for step in stats.steps])))
+            self.history.add(now, self.look(), used)
 
     def view(self) -> View:
-        return View(self.number, self.stats, self.samples)
+        return View(self.number, self.stats, self.history)
 
 
 class Dashboard(Closable):
@@ -73,7 +78,9 @@ class Dashboard(Closable):
         self._new: deque[Callable[[], Statistics]] = deque()
         self._watched: list[Watched] = []
         self._count = 0
-        self._html = rendered([], 0.0)
+        self._html = rendered([])
+        self._meter = UsageMeter("the dashboard", EXTRA)
+        self._usage: Usage | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._fresh = asyncio.Event()
         self.closed = False
@@ -99,6 +106,18 @@ class Dashboard(Closable):
         """Show the pipeline of a monitor, unless it is shown already."""
         self._new.append(monitor)
 
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the page as it is now, with its curves, as one HTML file that needs no server. An existing file is
+        overwritten; `PlanError` if `path` has another suffix than `.html`.
+
+        >>> import asyncdata as ad
+        >>> with ad.observe.dashboard(batches) as page:  # doctest: +SKIP
+        ...     for batch in batches:
+        ...         pass  # train
+        ...     page.save("/tmp/run.html")
+        """
+        write_report("save", path, self._views(), self._usage)
+
     # the server, in its thread
 
     def _serve(self) -> None:
@@ -120,7 +139,12 @@ class Dashboard(Closable):
                 return responses.PlainTextResponse("only this machine is served\n", 403)
             return responses.StreamingResponse(self._events(), media_type="text/event-stream", headers=headers)
 
-        routes = [routing.Route("/", page), routing.Route("/events", events)]
+        async def report(request: Any) -> Any:
+            if local and not names_this_machine(request):
+                return responses.PlainTextResponse("only this machine is served\n", 403)
+            return responses.HTMLResponse(self._report(), headers=headers)
+
+        routes = [routing.Route("/", page), routing.Route("/events", events), routing.Route("/report.html", report)]
         return applications.Starlette(routes=routes, lifespan=self._lifespan)
 
     @asynccontextmanager
@@ -133,15 +157,25 @@ class Dashboard(Closable):
 
     async def _look(self) -> None:
         """Update the page, repeatedly."""
-        while not self.closed:
+        for number in itertools.count():
             now = time.monotonic()
+            if number % USAGE_EACH == 0:
+                self._usage = await asyncio.to_thread(self._meter.read)
+            used = sum([one.memory for one in self._usage.processes]) if self._usage else 0
             self._add()
             for watched in self._watched:
-                watched.sample(now)
+                watched.sample(now, used)
             self._drop()
-            self._html = rendered([watched.view() for watched in self._watched], now)
+            self._html = rendered(self._views(), self._usage)
             self._notify()
             await asyncio.sleep(SECONDS)
+
+    def _report(self) -> str:
+        """Return the page as it is now, as a page without a server."""
+        return report_of(self._views(), saved_at(), self._usage)
+
+    def _views(self) -> list[View]:
+        return [watched.view() for watched in self._watched]
 
     def _add(self) -> None:
         """Add the new pipelines."""
@@ -168,6 +202,7 @@ class Dashboard(Closable):
             fresh = self._fresh
             yield f"data: {json.dumps(self._html)}\n\n"
             await fresh.wait()
+        yield "event: end\ndata: \n\n"
 
     # the end
 

@@ -9,9 +9,9 @@ from typing import Self
 from asyncdata.graph.node import Node, nodes_of
 from asyncdata.graph.optimizer import explained, optimize
 from asyncdata.observe.bottleneck import bottleneck_of
+from asyncdata.observe.file_for_browsers import write_file
 from asyncdata.observe.plan_picture import Box, Graph, boxes_of, plan_picture
 from asyncdata.observe.statistics import Statistics
-from asyncdata.observe.svg_file import write_svg
 from asyncdata.options import Options
 
 __all__ = ("Explanation", "explanation_of")
@@ -39,7 +39,7 @@ class Explanation(str):
 
     def plot(self, path: str | PathLike[str]) -> None:
         """Draw the plan, as it was built and as it runs, as an SVG picture."""
-        write_svg(path, plan_picture(self._graphs))
+        write_file("plot", "SVG", path, plan_picture(self._graphs))
 
 
 def explanation_of(plan: Node, options: Options, ran: Callable[[], Statistics] | None) -> Explanation:

@@ -9,6 +9,7 @@ from typing import Any, Final, NamedTuple
 
 from asyncdata.observe.consumer import ConsumerTimes
 from asyncdata.observe.table import Row, html_table, memory, share, text_table, time_of
+from asyncdata.options import UNKNOWN_CARDINALITY
 
 __all__ = (
     "EMPTY",
@@ -17,6 +18,7 @@ __all__ = (
     "Statistics",
     "StepStatistics",
     "counted",
+    "decimal",
     "statistics_of",
 )
 
@@ -100,6 +102,9 @@ class StepStatistics(NamedTuple):
     """How many such datasets are open at once, about."""
     excluded: int = 0
     """How many elements `exclude` left out here."""
+    dropped: tuple[str, ...] = ()
+    """The texts of the last exceptions that `ignore_errors` dropped here (at most 20), with the step and the element of
+    each."""
     functions: tuple[FunctionStatistics, ...] = ()
     """The functions that it calls in one pass, in this order, if there are several."""
     batched: float = 1.0
@@ -220,6 +225,14 @@ class Statistics:
     """How long the consumer has been waiting for the element that it asked for last; 0 if it is there."""
     errors: tuple[str, ...]
     """The texts of the last exceptions that the consumer got (at most 20), with the step and the element of each."""
+    cardinality: int = UNKNOWN_CARDINALITY
+    """How many elements this iterator gives in all, counted as `elements` are; negative if that is unknown or
+    infinite."""
+
+    @property
+    def dropped(self) -> tuple[str, ...]:
+        """The texts of the last exceptions that `ignore_errors` dropped, which the consumer did not get."""
+        return tuple([text for step in self.steps for text in step.dropped])
 
     @property
     def pace(self) -> float:
@@ -273,7 +286,12 @@ class Statistics:
         (3, 'range(3)')
         """
         steps = [
-            {**step._asdict(), "inputs": list(step.inputs), "functions": [one._asdict() for one in step.functions]}
+            {
+                **step._asdict(),
+                "inputs": list(step.inputs),
+                "functions": [one._asdict() for one in step.functions],
+                "dropped": list(step.dropped),
+            }
             for step in self.steps
         ]
         derived = {
@@ -318,7 +336,12 @@ def decimal(pace: float) -> str:
 
 
 def statistics_of(
-    engine: EngineStatistics, times: ConsumerTimes, placement: str, elements: int, state: str
+    engine: EngineStatistics,
+    times: ConsumerTimes,
+    placement: str,
+    elements: int,
+    state: str,
+    cardinality: int = UNKNOWN_CARDINALITY,
 ) -> Statistics:
     """Return the statistics of an engine and its consumer."""
     waits = times.waits if state == "running" else 0.0
@@ -339,6 +362,7 @@ def statistics_of(
         state=state,
         waits_seconds=waits,
         errors=(*times.errors,),
+        cardinality=cardinality,
     )
 
 

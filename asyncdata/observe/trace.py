@@ -13,7 +13,7 @@ from typing import Any, Self
 
 from asyncdata.errors import PlanError
 from asyncdata.graph.node import Node, check_count
-from asyncdata.observe.svg_file import write_svg
+from asyncdata.observe.file_for_browsers import write_file
 from asyncdata.observe.timeline import Bar, timeline
 from asyncdata.runtime.spans import RECORDERS, Recorder, Span, record
 
@@ -89,7 +89,7 @@ class Trace:
         parts = [(title, self.bars(), self.seconds)]
         if above is not None:
             parts.insert(0, (title_above, above.bars(), above.seconds))
-        write_svg(path, timeline(parts))
+        write_file("plot", "SVG", path, timeline(parts))
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write what was recorded as JSON for https://ui.perfetto.dev or chrome://tracing: a track for each step and

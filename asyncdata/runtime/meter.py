@@ -161,6 +161,7 @@ class Meter:
         "clock",
         "computed",
         "costs",
+        "dropped",
         "each",
         "excluded",
         "failed",
@@ -191,6 +192,8 @@ class Meter:
         self.inside = inside
         """The meter of pipelines inside the step: their work counts for the step, their elements do not."""
         self.items = self.failed = self.excluded = 0
+        self.dropped: tuple[str, ...] = ()
+        """The texts of the last exceptions that it dropped."""
         self.own = 0.0
         """Seconds in the engine's thread, without those of the input."""
         self.pulled: float | None = None

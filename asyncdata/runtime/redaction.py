@@ -5,9 +5,12 @@ from __future__ import annotations
 import re
 from typing import Final
 
-__all__ = ("redacted",)
+__all__ = ("error_text", "redacted")
 
 HIDDEN: Final = "…"
+
+WIDEST: Final = 500
+"""The most characters of an exception's text."""
 
 START: Final = r"[A-Za-z][A-Za-z0-9+.-]+:/"
 
@@ -54,6 +57,15 @@ def redacted(text: str) -> str:
     if "=" in text or ":" in text:
         text = PAIR.sub(rf"\g<name>\g<equals>{HIDDEN}", text)
     return BEARER.sub(HIDDEN, text) if "Bearer " in text else text
+
+
+def error_text(error: BaseException) -> str:
+    """Return an exception with its notes as a text without secrets, at most 500 characters of it."""
+    try:
+        words = redacted("; ".join([f"{type(error).__name__}: {error}", *getattr(error, "__notes__", ())]))
+    except Exception:
+        words = type(error).__name__
+    return words if len(words) <= WIDEST else f"{words[: WIDEST // 2]} … {words[-WIDEST // 2 :]}"
 
 
 def shown(found: re.Match[str]) -> str:

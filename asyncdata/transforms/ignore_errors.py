@@ -15,7 +15,8 @@ from asyncdata.graph.node import ELSEWHERE, PHYSICAL, Node, Unary, check_called,
 from asyncdata.graph.stages import Fold, Step
 from asyncdata.options import UNKNOWN_CARDINALITY
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
-from asyncdata.runtime.redaction import redacted
+from asyncdata.runtime.meter import Meter
+from asyncdata.runtime.redaction import error_text, redacted
 from asyncdata.runtime.resharding import Resharding, listed
 from asyncdata.runtime.tickets import END, Position, SelectedTickets, Start, Ticket, Tickets, natural, plain
 
@@ -28,6 +29,10 @@ FEW: Final = 1000
 
 RECALLED: Final = 5
 """How many dropped errors are listed on the error that exceeds the budget."""
+
+
+SHOWN: Final = 20
+"""How many dropped errors `stats` has."""
 
 
 @dataclass(frozen=True)
@@ -85,13 +90,13 @@ class IgnoreErrors(Unary):
         return self.budget == UNLIMITED
 
     def stage(self) -> Fold:
-        return Fold(lambda _: Dropper(self))
+        return Fold(lambda scope: Dropper(self, scope.meter))
 
     def run(self, scope: Scope, want: Demand, start: Start) -> Blocks:
         if not self.preserves_tickets:
             return super().run(scope, want, start)
         inner, meter = Demand(), scope.meters.steps.get(self, scope.meter.within)
-        return self.stage().run(Dropper(self), self.input.open(scope, inner, start), inner, want, meter)
+        return self.stage().run(Dropper(self, meter), self.input.open(scope, inner, start), inner, want, meter)
 
     def reshard(self, positions: Sequence[Position], resharding: Resharding) -> Position:
         if self.preserves_tickets:
@@ -129,8 +134,9 @@ class ErrorCounts:
 class Dropper(Step):
     """Drops failures, logs them, and passes one that exceeds the budget."""
 
-    def __init__(self, node: IgnoreErrors) -> None:
+    def __init__(self, node: IgnoreErrors, meter: Meter) -> None:
         self.node = node
+        self.meter = meter
         self.account = ErrorCounts()
 
     def resume(self, position: Position) -> Start:
@@ -173,6 +179,8 @@ class Dropper(Step):
             log.warning("%s dropped %s", self.node.label(), words)
         left = DROPPED if self.node.on_error is None else self.report(self.node.on_error, error, ticket)
         account.dropped += left is DROPPED
+        if left is DROPPED:
+            self.meter.dropped = (*self.meter.dropped[1 - SHOWN :], error_text(error))
         return left
 
     def note(self, why: str) -> str:

@@ -14,6 +14,7 @@ import urllib.request
 import weakref
 from collections.abc import Callable, Iterator
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -65,11 +66,11 @@ def test_what_a_pipeline_does_is_told_until_it_ends() -> None:
     with ad.Dataset.range(40).map(fails_on_three).iterate() as numbers, ad.observe.dashboard(numbers) as page:
         assert page.url.startswith("http://127.0.0.1:")
         take(numbers, 10)
-        shown = told(page.url, lambda html: "<b>10</b>elements" in html)
+        shown = told(page.url, lambda html: ">10 of 40, 25%" in html)
         assert "three is &lt;odd&gt;; in map(fails_on_three)" in shown
         take(numbers, 30)
         assert list(numbers) == []
-        assert 'class="ended"' in told(page.url, lambda html: "<b>40</b>elements" in html)
+        assert 'class="pipeline ended"' in told(page.url, lambda html: ">40 of 40, 100%" in html)
 
 
 def test_an_iterator_is_not_kept() -> None:
@@ -78,7 +79,7 @@ def test_an_iterator_is_not_kept() -> None:
         next(numbers)
         reader = weakref.ref(numbers.monitor().__self__)  # type: ignore[attr-defined]
         del numbers
-        assert "<b>1</b>elements" in told(page.url, lambda html: 'class="closed"' in html)
+        assert ">1 of 40, 2%" in told(page.url, lambda html: 'class="pipeline closed"' in html)
         gc.collect()
         assert reader() is None
 
@@ -93,8 +94,8 @@ def test_the_option_shows_each_epoch_on_one_page(placement: Any, caplog: pytest.
             assert list(ds) == [*range(6)]
         (message,) = [record.getMessage() for record in caplog.records if record.name == "asyncdata.dashboard"]
         assert message == f"the dashboard is at http://{address}/"
-        page = told(f"http://{address}/", lambda html: 'id="pipeline-10"' in html and "running" not in html)
-    assert page.count('class="ended"') == 8
+        page = told(f"http://{address}/", lambda html: 'id="pipeline-10"' in html and "pipeline running" not in html)
+    assert page.count('class="pipeline ended"') == 8
     assert 'id="pipeline-2"' not in page
 
 
@@ -108,7 +109,7 @@ def test_a_port_in_use_is_an_error_where_it_was_asked_for() -> None:
             next(iter(ad.Dataset.range(3).with_options(ad.Options(dashboard=f"127.0.0.1:{port}"))))
 
 
-@pytest.mark.parametrize("path", ["", "events"])
+@pytest.mark.parametrize("path", ["", "events", "report.html"])
 def test_a_page_elsewhere_whose_name_leads_here_is_refused(path: str) -> None:
     with ad.observe.dashboard() as page:
         request = urllib.request.Request(page.url + path, headers={"Host": "elsewhere.example"})
@@ -165,10 +166,45 @@ def browser_page(chromium: str) -> Iterator[Any]:
         yield page
         browser.close()
     assert [text for text in complaints if "ERR_" not in text] == []  # the server is gone in the end
-    assert [url for url in asked if not url.startswith(("http://127.0.0.1:", "data:"))] == []
+    assert [url for url in asked if not url.startswith(("http://127.0.0.1:", "data:", "file:"))] == []
 
 
-def test_a_browser_shows_graph_numbers_bottleneck_and_the_end(browser_page: Any) -> None:
+CONTRASTS = """() => {
+  const numbers = (colour) => colour.match(/[\\d.]+/g).map(Number);
+  const light = (colour) => numbers(colour).slice(0, 3)
+    .map((part) => part / 255).map((part) => part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4)
+    .reduce((sum, part, place) => sum + part * [0.2126, 0.7152, 0.0722][place], 0);
+  const behind = (one) => {
+    for (; one; one = one.parentElement) {
+      const colour = getComputedStyle(one).backgroundColor;
+      if ((numbers(colour)[3] ?? 1) > 0) return colour;
+    }
+    return "rgb(255, 255, 255)";
+  };
+  const texts = [...document.querySelectorAll("body *")].filter((one) => one.checkVisibility() &&
+    [...one.childNodes].some((node) => node.nodeType === Node.TEXT_NODE && node.data.trim()));
+  return texts.map((one) => {
+    const style = getComputedStyle(one);
+    const own = one.closest("svg") ? style.fill : style.color;
+    const [dark, bright] = [light(own), light(behind(one))].sort((a, b) => a - b);
+    return [(bright + 0.05) / (dark + 0.05), one.textContent.trim().slice(0, 40)];
+  });
+}"""
+
+
+def check_readable(browser_page: Any) -> None:
+    """All text stands out from what is behind it, and nothing is wider than the page: light, dark, and on a phone."""
+    wide = {"width": 1280, "height": 900}
+    for scheme, size in (("light", wide), ("dark", wide), ("dark", {"width": 420, "height": 900})):
+        browser_page.emulate_media(color_scheme=scheme)
+        browser_page.set_viewport_size(size)
+        contrasts = browser_page.evaluate(CONTRASTS)
+        assert len(contrasts) > 40
+        assert [found for found in contrasts if found[0] < 4.5] == []
+        assert browser_page.evaluate("document.documentElement.scrollWidth") == size["width"]
+
+
+def test_a_browser_shows_steps_numbers_bottleneck_and_the_end(browser_page: Any, tmp_path: Path) -> None:
     ds = ad.Dataset.range(100_000).map(fails_on_three, num_parallel_calls=2).batch(2).prefetch(4)
     with ds.iterate() as batches:
         with ad.observe.dashboard(batches) as page:
@@ -176,20 +212,27 @@ def test_a_browser_shows_graph_numbers_bottleneck_and_the_end(browser_page: Any)
             browser_page.wait_for_selector("section.not-begun")
             take(batches, 200)
             browser_page.wait_for_selector("section.running")
-            assert [*browser_page.locator("g.step title").all_text_contents()] == [
+            assert [*browser_page.locator(".step h4").all_text_contents()] == [
                 step.step for step in batches.stats().steps
             ]
-            browser_page.locator(".facts b", has_text="200").first.wait_for()
+            browser_page.locator("dd", has_text="200").first.wait_for()
+            browser_page.locator("summary", has_text="All figures").press("Enter")  # with the keyboard
             take(batches, 1000)
-            browser_page.locator(".facts b", has_text="1,200").first.wait_for()
-            shown = "document.querySelector('.facts b')?.getBoundingClientRect().height > 10"
-            browser_page.wait_for_function(shown)  # the page is drawn anew twice a second
+            browser_page.locator("dd", has_text="1,200").first.wait_for()
+            assert (
+                browser_page.evaluate("document.activeElement.id") == "figures-1"
+            )  # the page is updated, not replaced
+            assert browser_page.locator("table").last.is_visible()
             assert len(browser_page.locator(".limit").text_content()) > 20
+            assert "running" in browser_page.locator("[aria-live]").text_content()
             assert "three is <odd>; in map(fails_on_three)" in browser_page.locator(".errors li").first.text_content()
-            assert browser_page.locator(".charts polygon").count() >= 2
+            browser_page.locator("figure svg[role=img]").nth(2).wait_for()
+            assert browser_page.locator(".machine").text_content().startswith("This machine: ")
             assert browser_page.locator("#gone").is_hidden()
-            batches.close()
-            browser_page.wait_for_selector("section.closed")
-            assert browser_page.locator(".state").text_content() == "closed"
-        browser_page.wait_for_selector("body.gone #gone")
-    assert browser_page.locator("#gone").is_visible()
+            check_readable(browser_page)
+            page.save(tmp_path / "run.html")
+        browser_page.locator("#gone", has_text="The program has ended").wait_for()
+        assert browser_page.locator(".state").text_content() == "ended"
+    browser_page.goto((tmp_path / "run.html").as_uri())
+    assert browser_page.locator(".step h4").count() == 4
+    assert browser_page.locator("figure").count() == 3

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import re
 import sys
-from collections import deque
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import asyncdata as ad
-from asyncdata.observe.dashboard_page import Sample, View, rendered
+from asyncdata.observe.chart import chart
+from asyncdata.observe.dashboard_page import rendered
+from asyncdata.observe.history import History, Sample, View, load_of, pace_of
+from asyncdata.observe.processes import Usage, Used
 from asyncdata.observe.statistics import Statistics
 
 
@@ -19,13 +24,13 @@ def fails(x: int) -> int:
     return x
 
 
-def shown(stats: Statistics, *samples: Sample) -> str:
-    return rendered([View(7, stats, deque(samples))], 10.0)
+def shown(stats: Statistics, history: History | None = None, usage: Usage | None = None) -> str:
+    return rendered([View(7, stats, history or History())], usage)
 
 
 def test_state_bottleneck_and_errors_are_told() -> None:
     with ad.Dataset.range(6).map(fails).iterate() as numbers:
-        assert 'class="not-begun"' in shown(numbers.stats())
+        assert 'class="pipeline not-begun"' in shown(numbers.stats())
         assert [next(numbers) for _ in range(3)] == [0, 1, 2]
         with pytest.raises(ValueError, match="three"):
             next(numbers)
@@ -33,10 +38,17 @@ def test_state_bottleneck_and_errors_are_told() -> None:
         assert stats.state == "running"
         assert stats.errors[0].startswith("ValueError: <b>three</b>; in map(fails) at test_dashboard_page.py")
         assert stats.errors[0].endswith("element 3")
-        page = shown(stats, Sample(6.0, 1, (None, None, 2)), Sample(9.0, 3, (None, None, 1)))
+        history = History()
+        for second in range(4):
+            history.add(float(second), replace(stats, elements=2 * second), 3 << 20)
+        usage = Usage(1.5, 2, 1 << 30, 2 << 30, (Used(71, "worker process", 0.75, 5 << 20),))
+        page = shown(stats, history, usage)
         assert "&lt;b&gt;three&lt;/b&gt;" in page
         assert "<b>three" not in page
-        assert "elements a second, at most 1" in page
+        assert 'aria-label="Pace: elements a second 2; at most 2 in 1.00 s"' in page
+        assert "of all processes 3 MB, in buffers" in page
+        assert "worker process (71)</td><td>0.75</td><td>5 MB" in page
+        assert "4 of 6, 67%, 1 s left" in page
         assert list(numbers) == [4, 5]
         assert numbers.stats().state == "ended"
     assert numbers.stats().state == "ended"
@@ -46,7 +58,90 @@ def test_one_that_is_left_is_closed() -> None:
     with ad.Dataset.range(6).iterate() as numbers:
         next(numbers)
     assert numbers.stats().state == "closed"
-    assert 'class="closed"' in shown(numbers.stats())
+    assert 'class="pipeline closed"' in shown(numbers.stats())
+
+
+def test_dropped_errors_are_shown_with_their_elements() -> None:
+    ds = (
+        ad.Dataset.range(60)
+        .map(fails)
+        .ignore_errors()
+        .flat_map(lambda x: ad.Dataset.range(2).map(fails).ignore_errors())
+    )
+    with ds.iterate() as numbers:
+        assert len(list(numbers)) == 2 * 59
+        stats = numbers.stats()
+    assert stats.errors == ()
+    (error,) = stats.dropped
+    assert error.startswith("ValueError: <b>three</b>; in map(fails) at test_dashboard_page.py")
+    assert error.endswith("element 3")
+    assert stats.to_dict()["steps"][2]["dropped"] == [error]
+    assert "element 3; dropped by ignore_errors()" in shown(stats)
+
+
+def test_how_many_elements_there_are_is_told_from_where_one_resumes() -> None:
+    ds = ad.Dataset.range(10).batch(2)
+    with ds.iterate() as batches:
+        next(batches)
+        assert batches.stats().cardinality == 5
+        state = batches.state_dict()
+    with ds.iterate(state=state) as batches:
+        assert len(list(batches)) == batches.stats().cardinality == 4
+        assert "4 of 4, 100%" in shown(batches.stats())
+    assert iter(ad.Dataset.range(3).repeat()).stats().cardinality == ad.INFINITE_CARDINALITY
+
+
+def test_steps_that_two_read_are_shown_once_and_branches_before_their_merge() -> None:
+    numbers = ad.Dataset.range(4)
+    page = shown(ad.Dataset.zip(numbers, numbers.map(fails)).iterate().stats())
+    assert page.count("<h4>range(4)</h4>") == 1
+    assert "range(4), as above" in page
+    assert page.index("<h4>map(fails)</h4>") < page.index("<h4>zip(2 datasets)</h4>")
+
+
+def test_loads_and_pace_are_those_of_the_last_seconds() -> None:
+    stats = replace(ad.Dataset.range(9).iterate().stats(), state="running", elements=1)
+    history = History()
+    for second in range(500):
+        history.add(float(second), replace(stats, elements=second // 250 * 10 * second))
+    assert pace_of(View(1, stats, history)) == pytest.approx(10.0)
+    assert len(history.curve) == 101
+    assert history.curve[-1].at - history.curve[0].at == 499
+    assert (
+        load_of(1, Sample(0.0, own=(0.0, 1.0), worked=(0.0, 0.0)), Sample(2.0, own=(0.0, 2.0), worked=(0.0, 0.5)))
+        == 0.5
+    )
+    assert load_of(2, Sample(0.0), Sample(1.0)) == 0.0
+
+
+def test_a_curve_has_axes_with_units() -> None:
+    picture = chart("Pace", [("a second", [(-90.0, 0.0), (0.0, 1800.0)])], lambda value: f"{value:,.0f} MB")
+    assert re.findall(r">([^<>]+)</text>", picture) == ["0 MB", "1,000 MB", "2,000 MB", "-2 min", "-1 min", "now"]
+    assert chart("Pace", [("a second", [])], str) == ""
+
+
+def test_the_input_is_no_problem_in_a_neutral_colour() -> None:
+    with ad.Dataset.range(2).iterate() as numbers:
+        assert 'class="limit calm"' in shown(numbers.stats())
+        list(numbers)
+        stats = replace(numbers.stats(), waiting_seconds=0.0)
+    assert '<div class="limit calm"><p><b>the input is not the problem' in shown(stats)
+
+
+def test_a_report_is_one_file_that_runs_nothing(tmp_path: Path) -> None:
+    numbers = ad.Dataset.range(6).map(fails).ignore_errors().iterate()
+    assert list(numbers) == [0, 1, 2, 4, 5]
+    ad.observe.report(numbers, tmp_path / "run.html")
+    page = (tmp_path / "run.html").read_text(encoding="utf-8")
+    ad.observe.report(numbers.stats(), str(tmp_path / "stats.html"))
+    assert "element 3; dropped by ignore_errors()" in page
+    assert "<script" not in page
+    assert "http://" not in page
+    assert "https://" not in page
+    with pytest.raises(ad.PlanError, match=r"report\(\) writes HTML.*'run.json'"):
+        ad.observe.report(numbers, tmp_path / "run.json")
+    with pytest.raises(ad.PlanError, match=r"report\(\) needs an iterator"):
+        ad.observe.report(ad.Dataset.range(3), tmp_path / "run.html")  # type: ignore[arg-type]
 
 
 def test_one_that_breaks_has_failed() -> None:

@@ -1,0 +1,53 @@
+"use strict";
+const main = document.querySelector("main");
+const news = document.getElementById("news");
+const gone = document.getElementById("gone");
+const source = new EventSource("events");
+
+// Make `old` equal to `fresh`, and touch only what differs: focus, selection, scrolling and what is open stay.
+function update(old, fresh) {
+  if (old.nodeName !== fresh.nodeName) return old.replaceWith(fresh);
+  if (old.nodeType === Node.TEXT_NODE) return old.data === fresh.data || (old.data = fresh.data);
+  if (old.dataset?.open !== fresh.dataset?.open) old.open = fresh.hasAttribute("open");
+  for (const { name } of [...old.attributes]) {
+    if (name !== "open" && !fresh.hasAttribute(name)) old.removeAttribute(name);
+  }
+  for (const { name, value } of fresh.attributes) {
+    if (name !== "open" && old.getAttribute(name) !== value) old.setAttribute(name, value);
+  }
+  let at = old.firstChild;
+  for (const node of [...fresh.childNodes]) {
+    const same = node.id ? [...old.children].find((one) => one.id === node.id) : at?.id ? null : at;
+    if (same && same === at) at = at.nextSibling;
+    else old.insertBefore(same ?? node, at);
+    if (same) update(same, node);
+  }
+  while (at) {
+    const next = at.nextSibling;
+    at.remove();
+    at = next;
+  }
+}
+
+source.onmessage = (event) => {
+  gone.hidden = true;
+  const fresh = new DOMParser().parseFromString(`<main>${JSON.parse(event.data)}</main>`, "text/html").querySelector("main");
+  update(main, fresh);
+  const said = main.querySelector("[data-news]")?.dataset.news ?? "";
+  if (news.textContent !== said) news.textContent = said; // a screen reader reads it out
+};
+
+function ended(words, state) {
+  gone.hidden = false;
+  gone.textContent = words;
+  for (const one of main.querySelectorAll(".running, .not-begun")) {
+    one.classList.remove("running", "not-begun");
+    one.querySelector(".state").textContent = state;
+  }
+}
+
+source.onerror = () => ended("The program does not answer, or has ended. Below is its last message.", "no answer");
+source.addEventListener("end", () => {
+  source.close();
+  ended("The program has ended. Below is its last message.", "ended");
+});

@@ -1,0 +1,68 @@
+"""A pipeline as HTML that flows over the width of a page: a card for each step, sources first, branches stacked."""
+
+from __future__ import annotations
+
+from html import escape
+from itertools import pairwise
+from typing import Final
+
+from asyncdata.observe.chart import sparkline
+from asyncdata.observe.history import RECENT, View, load_of
+from asyncdata.observe.plan_picture import Box, boxes_of
+
+__all__ = ("flow",)
+
+SMOOTH: Final = 4
+"""How many samples one point of a step's curve spans."""
+
+
+def flow(view: View, limit: str) -> str:
+    """Return the steps of a pipeline; the step `limit` is the bottleneck."""
+    boxes = boxes_of(view.stats, limit)
+    drawn: set[int] = set()
+    return chain(view, boxes, len(boxes) - 1, drawn) if boxes else ""
+
+
+def chain(view: View, boxes: list[Box], last: int, drawn: set[int]) -> str:
+    """Return the steps up to one that have one input each, after the branches that they begin with."""
+    cards: list[str] = []
+    place: int | None = last
+    while place is not None:
+        box = boxes[place]
+        again = place in drawn
+        drawn.add(place)
+        cards.append(f'<li class="step again">{escape(box.label)}, as above</li>' if again else card(view, place, box))
+        if len(box.inputs) > 1 and not again:
+            inner = "".join([chain(view, boxes, one, drawn) for one in box.inputs])
+            cards.append(f'<li class="branches">{inner}</li>')
+        place = box.inputs[0] if len(box.inputs) == 1 and not again else None
+    return f'<ol class="flow">{"".join(reversed(cards))}</ol>'
+
+
+def card(view: View, place: int, box: Box) -> str:
+    """Return the card of a step: how busy it is now, and what it did."""
+    load = recent_load(view, place, box.load or 0.0)
+    level = "calm" if load < 0.6 else "busy" if load < 0.9 else "full"
+    mark = " limits" if box.limits else ""
+    words = '<p class="mark">bottleneck</p>' if box.limits else ""
+    facts = "".join([f"<p>{escape(fact)}</p>" for fact in box.facts])
+    queue = f"<p>{escape(box.waiting)} in its queue</p>" if box.waiting else ""
+    functions = "".join([f"<li>{escape(name)} <b>{part:.0%}</b></li>" for name, part in box.functions])
+    return (
+        f'<li class="step{mark}">{words}<h4>{escape(box.label)}</h4>'
+        f'<p class="load {level}"><b>{load:.0%}</b> busy{" now" if view.stats.running else ""}</p>'
+        f"{sparkline(loads(view, place) or [load, load], level)}"
+        f"{f'<ul>{functions}</ul>' if functions else ''}{facts}{queue}</li>"
+    )
+
+
+def recent_load(view: View, place: int, otherwise: float) -> float:
+    """Return how busy a step was in the last seconds; on average, once the pipeline is over."""
+    before = view.history.before(RECENT) if view.stats.running else None
+    return otherwise if before is None else load_of(place, before, view.history.recent[-1])
+
+
+def loads(view: View, place: int) -> list[float]:
+    """Return how busy a step was over time."""
+    samples = [*view.history.recent][::-SMOOTH][::-1]
+    return [load_of(place, *pair) for pair in pairwise(samples)]
