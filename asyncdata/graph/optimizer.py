@@ -11,6 +11,7 @@ from asyncdata.errors import PlanError, StageError
 from asyncdata.executors.autotune import Tuning
 from asyncdata.executors.function_call import Call
 from asyncdata.graph.node import Node, OneForOne, Unary, nodes_of
+from asyncdata.graph.plan_text import change_text, plan_text
 from asyncdata.options import AUTOTUNE, Options
 from asyncdata.sources.in_memory import Getter
 from asyncdata.transforms.batch import Batch
@@ -33,6 +34,9 @@ Rule: TypeAlias = Callable[[Node], Node | None]
 """Returns the replacement for a node, or `None` if the rule does not apply."""
 
 MOST_REWRITES: Final = 10_000
+
+MARGIN: Final = 11
+"""The columns of the words on the left of `Dataset.explain`."""
 
 
 class Rewrite(NamedTuple):
@@ -428,12 +432,13 @@ def explained(plan: Node, options: Options) -> str:
 
     optimized = optimize(plan, options)
     lines = [
-        f"plan       {plan}",
-        f"runs as    {optimized.plan}",
+        f"plan       {plan_text(plan, MARGIN)}",
+        f"runs as    {plan_text(optimized.plan, MARGIN)}",
         f"placement  {options.placement or 'thread'}",
         *placement_lines(optimized.plan, options),
-        "resume     " + ("\n" + 11 * " ").join(resumptions(plan) or ["exact"]),
+        "resume     " + ("\n" + MARGIN * " ").join(resumptions(plan) or ["exact"]),
         "rewrites" if optimized.story else "rewrites   none",
     ]
-    lines += [f"  {rewrite.rule}  {rewrite.before}  ⇒  {rewrite.after}" for rewrite in optimized.story]
+    for rule, before, after in optimized.story:
+        lines.append(f"  {rule}  {change_text(before, after, len(rule) + 4)}")
     return "\n".join(lines)

@@ -27,7 +27,7 @@ class Bar(NamedTuple):
 Part: TypeAlias = tuple[str, Sequence[Bar], float]
 """A title, bars, and how many seconds they cover."""
 
-LEFT, WIDTH, ROW, GAP, HEAD, AXIS = 230, 900, 22, 6, 28, 26
+LEFT, WIDTH, ROW, GAP, HEAD, AXIS = 290, 900, 22, 6, 28, 26
 COLOURS: Final = {
     "engine": "#4c78a8",
     "worker": "#54a24b",
@@ -74,7 +74,8 @@ def drawing(title: str, bars: Sequence[Bar], length: float, seconds: float, top:
         lines.append(f'<text x="8" y="{top + 16}" font-weight="bold" font-size="14">{escape(words)}</text>')
         top += HEAD
     for row in rows_of(bars):
-        lines.append(f'<text x="{LEFT - 8}" y="{top + 15}" text-anchor="end">{escape(shortened(row))}</text>')
+        words = f"{escape(shortened(row))}<title>{escape(row)}</title>"
+        lines.append(f'<text x="{LEFT - 8}" y="{top + 15}" text-anchor="end">{words}</text>')
         lines.append(f'<rect x="{LEFT}" y="{top}" width="{WIDTH}" height="{ROW}" fill="#f4f4f4"/>')
         for lane, (kind, found) in enumerate(mine := lanes_of(row, bars)):
             height = ROW / len(mine)

@@ -234,10 +234,27 @@ def test_a_map_that_shrinks_comes_before_the_buffer_of_a_shuffle_once() -> None:
         assert len(optimize(ds.plan, ad.Options(reorder=reorder)).story) < 9
 
 
+def test_long_plans_are_laid_out_over_lines() -> None:
+    def source(size: int) -> ad.Dataset[int]:
+        return ad.Dataset.range(size).map(inc, num_parallel_calls=2).filter(is_even).shuffle(1000).take(10**9)
+
+    ds = source(10**9).concatenate(source(10**8).map(inc, 3).map(inc, 4).map(inc, 5)).concatenate(source(7)).batch(2)
+    text = ds.explain()
+    assert max(map(len, text.splitlines())) <= 120
+    lines = text.partition("runs as")[0].splitlines()
+    assert [line for line in lines if "range(" in line] == [line for line in lines if "→ filter" in line]
+    assert lines[0] == "plan       concatenate("
+    assert lines[-1] == "           ) → batch(2)"
+    joined = " ".join(text.partition("runs as")[0].split()[1:]).replace("( ", "(").replace(" )", ")")
+    assert joined == str(ds.plan)
+    assert text.endswith("\n  inject_prefetch  … → batch(2)  ⇒  … → batch(2) → prefetch(AUTOTUNE)")
+
+
 def test_explain_tells_what_was_reordered() -> None:
     ds = FIELDS.map(grow, 2, keeps="id").filter(is_even, reads="id").with_options(ad.Options(reorder=True))
     before, after = f"map(grow, num_parallel_calls=2) → {EVEN}", f"{EVEN} → map(grow, num_parallel_calls=2)"
-    assert f"  filter_pushdown  {FIELDS.plan} → {before}  ⇒  {FIELDS.plan} → {after}" in ds.explain().splitlines()
+    change = f"  filter_pushdown  {FIELDS.plan} → {before}\n{19 * ' '}⇒  {FIELDS.plan} → {after}\n"
+    assert change in ds.explain()
 
 
 def test_what_a_filter_drops_is_not_mapped_and_cannot_fail_there() -> None:
