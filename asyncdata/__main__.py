@@ -7,7 +7,19 @@ from argparse import ArgumentParser
 from typing import TYPE_CHECKING, Final, NoReturn
 
 import asyncdata
-from asyncdata.cli import audit, bench, channel, compare, convert, doctor, ingest, inspect, replay, trace_record
+from asyncdata.cli import (
+    audit,
+    bench,
+    channel,
+    compare,
+    convert,
+    dashboard,
+    doctor,
+    ingest,
+    inspect,
+    replay,
+    trace_record,
+)
 from asyncdata.demo import command as demo
 from asyncdata.runtime.redaction import redacted
 from asyncdata.runtime.standard_descriptors import take_standard_descriptors
@@ -17,7 +29,20 @@ if TYPE_CHECKING:
 
 __all__ = ("main",)
 
-COMMANDS: Final = (demo, doctor, bench, compare, ingest, channel, inspect, convert, replay, audit, trace_record)
+COMMANDS: Final = (
+    demo,
+    doctor,
+    dashboard,
+    bench,
+    compare,
+    ingest,
+    channel,
+    inspect,
+    convert,
+    replay,
+    audit,
+    trace_record,
+)
 
 FAILED, REFUSED, INTERRUPTED = 1, 2, 130
 

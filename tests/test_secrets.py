@@ -511,6 +511,7 @@ COMMAND_LINES: dict[str, list[str]] = {
     "audit": ["missing"],
     "trace-record": ["missing:1", "missing.py:ds", "missing"],
     "demo": ["--data", "missing", "--epochs", "1", "--no-naive"],
+    "dashboard": ["missing.py:ds"],
     "doctor": ["missing.py:ds"],
     "bench": ["missing.py:ds"],
     "ingest": ["--to", "http://127.0.0.1:1/"],

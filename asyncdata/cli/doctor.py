@@ -14,7 +14,7 @@ from asyncdata.iterator import DatasetIterator
 from asyncdata.observe.bottleneck import Bottleneck, bottleneck_of
 from asyncdata.observe.statistics import Statistics
 
-__all__ = ("add_parser", "observed", "present", "print_errors", "run")
+__all__ = ("add_parser", "observed", "present", "print_errors", "read", "run")
 
 SHOWN: Final = 3
 
@@ -53,14 +53,19 @@ def run(arguments: Namespace) -> int:
 def observed(ds: Dataset[Any], seconds: float, step: float) -> tuple[Statistics, Bottleneck]:
     """Read a dataset for so many seconds, with `step` seconds of sleep per element, and return its statistics."""
     with ds.iterate() as elements:
-        end = time.monotonic() + seconds
-        for _ in present(elements):
-            if step:
-                time.sleep(step)
-            if time.monotonic() > end:
-                break
+        read(elements, seconds, step)
         stats = elements.stats()
     return stats, bottleneck_of(stats)
+
+
+def read(elements: DatasetIterator[Any], seconds: float, step: float) -> None:
+    """Read an iterator for so many seconds, with `step` seconds of sleep per element."""
+    end = time.monotonic() + seconds
+    for _ in present(elements):
+        if step:
+            time.sleep(step)
+        if time.monotonic() > end:
+            break
 
 
 def present(elements: DatasetIterator[Any]) -> Iterator[Any]:

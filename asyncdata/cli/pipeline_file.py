@@ -7,6 +7,7 @@ import inspect
 import sys
 from argparse import ArgumentParser
 from collections.abc import Callable
+from math import inf
 from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar, get_origin
@@ -19,14 +20,15 @@ __all__ = ("add_arguments", "check_file", "pipeline_of", "positive", "value_of")
 V = TypeVar("V")
 
 
-def add_arguments(parser: ArgumentParser) -> None:
+def add_arguments(parser: ArgumentParser, seconds: float = 10.0) -> None:
     """Add the arguments for the pipeline, and for how long it is read."""
+    default = f"default {seconds:g}" if seconds < inf else "default: until the data ends"
     parser.add_argument(
         "pipeline",
         metavar="FILE.py:NAME",
         help="a dataset in that file, or a function without arguments that returns one",
     )
-    parser.add_argument("--seconds", type=positive, default=10.0, metavar="S", help="seconds to read (default 10)")
+    parser.add_argument("--seconds", type=positive, default=seconds, metavar="S", help=f"seconds to read ({default})")
     parser.add_argument(
         "--step", type=positive, default=0.0, metavar="S", help="seconds that a training step takes, slept (default 0)"
     )

@@ -28,7 +28,7 @@ from asyncdata.runtime.closing import Closable
 from asyncdata.runtime.loopback import is_loopback, is_loopback_authority
 from asyncdata.runtime.optional_packages import require
 
-__all__ = ("Dashboard", "dashboard", "show")
+__all__ = ("PORT", "Dashboard", "dashboard", "show")
 
 PORT: Final = 8484
 SECONDS: Final = 0.5

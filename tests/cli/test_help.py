@@ -20,7 +20,7 @@ def test_no_command_shows_all_of_them(capsys: Capture) -> None:
         assert re.search(rf"^    {name.replace('trace_record', 'trace').replace('_', '-')}", told, re.MULTILINE), name
 
 
-@pytest.mark.parametrize("command", ["bench", "doctor"])
+@pytest.mark.parametrize("command", ["bench", "dashboard", "doctor"])
 def test_commands_for_a_pipeline_have_an_example(command: str, capsys: Capture) -> None:
     with pytest.raises(SystemExit):
         main([command, "--help"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import json
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -20,6 +21,7 @@ from typing import Any
 import pytest
 
 import asyncdata as ad
+from asyncdata.__main__ import main
 from asyncdata.observe.dashboard_server import SHARED
 from tests.ports import reserved_ports
 
@@ -136,6 +138,15 @@ with ad.observe.dashboard() as page:
     urllib.request.urlopen(page.url, timeout=120).close()
 """
     subprocess.run([sys.executable, "-c", program], check=True, timeout=120)
+
+
+def test_the_command_reads_a_pipeline_and_saves_its_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "pipeline.py").write_text("import asyncdata as ad\nds = ad.Dataset.range(60).batch(2)\n")
+    saved = tmp_path / "run.html"
+    command = ["dashboard", f"{tmp_path}/pipeline.py:ds", "--seconds", "60", "--port", "0", "--report", str(saved)]
+    assert main(command) == 0
+    assert re.match(r"the dashboard is at http://127.0.0.1:\d+/, until Ctrl\+C\nsaved in ", capsys.readouterr().out)
+    assert "<title>asyncdata</title>" in saved.read_text(encoding="utf-8")
 
 
 @pytest.fixture(scope="module")
