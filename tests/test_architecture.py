@@ -47,7 +47,7 @@ LAYERS = (
     ("observe.chart", "observe.history", "observe.processes"),
     ("observe.plan_flow",),
     ("observe.dashboard_page", "observe.explanation", "observe.metrics"),
-    ("observe.report_file",),
+    ("observe.other_pages", "observe.report_file"),
     ("observe.dashboard_server",),
     ("observe",),
     ("engines",),

@@ -2,6 +2,7 @@
 const main = document.querySelector("main");
 const news = document.getElementById("news");
 const gone = document.getElementById("gone");
+const timeline = document.getElementById("timeline");
 const source = new EventSource("events");
 
 // Make `old` equal to `fresh`, and touch only what differs: focus, selection, scrolling and what is open stay.
@@ -50,4 +51,14 @@ source.onerror = () => ended("The program does not answer, or has ended. Below i
 source.addEventListener("end", () => {
   source.close();
   ended("The program has ended. Below is its last message.", "ended");
+});
+
+// Only while the timeline is open the program records what runs.
+timeline.addEventListener("toggle", async () => {
+  while (timeline.open) {
+    const reply = await fetch("timeline").catch(() => null);
+    if (!reply?.ok) break;
+    const drawn = new DOMParser().parseFromString(await reply.text(), "text/html");
+    timeline.lastElementChild.replaceChildren(drawn.querySelector("svg"));
+  }
 });

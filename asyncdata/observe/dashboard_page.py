@@ -30,7 +30,9 @@ HEAD: Final = f"""<!doctype html>
 PAGE: Final = f"""{HEAD}</head>
 <body><header><h1>asyncdata</h1><a href="report.html" download="asyncdata-report.html">Save as a file</a></header>
 <p id="news" class="hidden" role="status" aria-live="polite"></p><p id="gone" role="alert" hidden></p>
-<main>Waiting for the first pipeline…</main><script>{SCRIPT}</script></body></html>
+<main>Waiting for the first pipeline…</main><footer><details id="timeline"><summary>Timeline of the last two seconds
+</summary><div class="scroll" tabindex="0" role="region" aria-label="timeline">Recording…</div></details></footer>
+<script>{SCRIPT}</script></body></html>
 """
 
 
@@ -65,8 +67,38 @@ def rendered(views: Sequence[View], usage: Usage | None = None) -> str:
     if not views:
         return "Waiting for the first pipeline…"
     newest = max([view.number for view in views])
-    sections = [section(view, usage, view.number == newest) for view in reversed(views)]
-    return machine(usage) + "".join(sections)
+    sections = [section(view, usage, True) if view.number == newest else drawn_once(view) for view in reversed(views)]
+    return machine(usage) + overview(views) + "".join(sections)
+
+
+def overview(views: Sequence[View]) -> str:
+    """Return a line for each pipeline, to compare them, if there are several."""
+    if len(views) < 2:
+        return ""
+    head = "".join(
+        [f"<th>{word}</th>" for word in ("pipeline", "state", "elements", "a second", "waits", "limited by")]
+    )
+    rows = "".join([overview_row(view) for view in reversed(views)])
+    table = f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
+    return (
+        f'<section class="pipeline overview" id="overview">{scrolled(table, "all", "all pipelines", "words")}</section>'
+    )
+
+
+def overview_row(view: View) -> str:
+    """Return the line of a pipeline."""
+    stats, limit = view.stats, bottleneck_of(view.stats)
+    limited = limit.step if limits(stats, limit) else ""
+    cells = [stats.state, f"{stats.elements:,}", decimal(pace_of(view)), f"{stats.waiting:.0%}", limited]
+    link = f'<a href="#pipeline-{view.number}">{escape(name_of(view))}</a>'
+    return f"<tr><td>{link}</td>{''.join([f'<td>{escape(cell)}</td>' for cell in cells])}</tr>"
+
+
+def name_of(view: View) -> str:
+    """Return what a pipeline is called: its number, its rank, and its first and last step."""
+    labels = [step.step for step in view.stats.steps]
+    steps = " → ".join(labels if len(labels) <= 3 else [labels[0], "…", labels[-1]])
+    return f"{view.number}: {view.rank}, {steps}" if view.rank else f"{view.number}: {steps}"
 
 
 def machine(usage: Usage | None) -> str:
@@ -79,12 +111,17 @@ def machine(usage: Usage | None) -> str:
     )
 
 
+def drawn_once(view: View) -> str:
+    """Return the section of an older pipeline, which does not change after its end."""
+    drawn = view.history.drawn
+    if drawn is None or drawn[0] is not view.stats:
+        drawn = view.history.drawn = (view.stats, section(view, None, False))
+    return drawn[1]
+
+
 def section(view: View, usage: Usage | None, newest: bool) -> str:
     """Return the section of one pipeline; older ones that are over show only a line until they are opened."""
-    stats, limit, number = view.stats, bottleneck_of(view.stats), view.number
-    labels = [step.step for step in stats.steps]
-    name = " → ".join(labels if len(labels) <= 3 else [labels[0], "…", labels[-1]])
-    name = f"{number}: {view.rank + ', ' if view.rank else ''}{name}"
+    stats, limit, number, name = view.stats, bottleneck_of(view.stats), view.number, name_of(view)
     shown = newest or stats.state in {"running", "not begun"}
     news = f' data-news="{escape(news_of(name, stats, limit))}"' if newest else ""
     opened = 'data-open="1" open' if shown else 'data-open="0"'

@@ -11,8 +11,9 @@ import socket
 import threading
 import time
 from collections import deque
-from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
+from functools import partial
 from os import PathLike
 from typing import Any, Final
 
@@ -20,13 +21,17 @@ from asyncdata.errors import PlanError
 from asyncdata.observe.dashboard_page import PAGE, POLICY, rendered, report_of
 from asyncdata.observe.history import History, View
 from asyncdata.observe.monitored import LatestStatistics, Monitored, monitor_of
+from asyncdata.observe.other_pages import OtherPage, told_to_others
 from asyncdata.observe.processes import Usage, UsageMeter
 from asyncdata.observe.report_file import saved_at, write_report
 from asyncdata.observe.statistics import Statistics
+from asyncdata.observe.timeline import timeline
+from asyncdata.observe.trace import trace
 from asyncdata.runtime import forks
 from asyncdata.runtime.closing import Closable
 from asyncdata.runtime.loopback import is_loopback, is_loopback_authority
 from asyncdata.runtime.optional_packages import require
+from asyncdata.runtime.rank import this_rank
 
 __all__ = ("PORT", "Dashboard", "dashboard", "show")
 
@@ -34,6 +39,9 @@ PORT: Final = 8484
 SECONDS: Final = 0.5
 USAGE_EACH: Final = 4
 """Processes are looked at less often, as that takes longer."""
+RECORDED: Final = 2.0
+MOST_SPANS: Final = 20_000
+"""The seconds of the timeline, and the most pieces of work in it."""
 MOST_SHOWN: Final = 8
 END_TIMEOUT: Final = 2.0
 EXTRA: Final = "'asyncdata[dashboard]'"
@@ -44,18 +52,20 @@ log = logging.getLogger("asyncdata.dashboard")
 class Watched(LatestStatistics):
     """A pipeline that is shown: its latest statistics, and samples of its pace and queues."""
 
-    def __init__(self, number: int, monitor: Callable[[], Statistics]) -> None:
+    def __init__(self, number: int, monitor: Callable[[], Statistics], rank: str, here: bool) -> None:
         super().__init__(monitor)
         self.number = number
+        self.rank = rank
+        self.here = here
         self.history = History()
 
     def sample(self, now: float, used: int) -> None:
         """Read the statistics of the pipeline."""
         if self.monitor is not None:
-            self.history.add(now, self.look(), used)
+            self.history.add(now, self.look(), used if self.here else 0)
 
     def view(self) -> View:
-        return View(self.number, self.stats, self.history)
+        return View(self.number, self.stats, self.history, self.rank)
 
 
 class Dashboard(Closable):
@@ -70,6 +80,7 @@ class Dashboard(Closable):
 
     def __init__(self, host: str, port: int) -> None:
         uvicorn = require("uvicorn", "the dashboard", EXTRA)
+        self._meter = UsageMeter("the dashboard", EXTRA)
         app = self._app(local=is_loopback(host))
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         self._socket = socket.create_server((host, port), family=family)
@@ -77,12 +88,13 @@ class Dashboard(Closable):
         self.url = f"http://{shown}:{self._socket.getsockname()[1]}/"
         self._new: deque[Callable[[], Statistics]] = deque()
         self._watched: list[Watched] = []
+        self._others: list[OtherPage] = []
         self._count = 0
-        self._html = rendered([])
-        self._meter = UsageMeter("the dashboard", EXTRA)
+        self._html, self._readers = "", 0
         self._usage: Usage | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._fresh = asyncio.Event()
+        self._recording, self._over = asyncio.Lock(), asyncio.Event()
         self.closed = False
         config = uvicorn.Config(app, log_config=None, access_log=False, lifespan="on", timeout_graceful_shutdown=1)
         config.load()
@@ -93,14 +105,19 @@ class Dashboard(Closable):
         forks.register(self)
         atexit.register(self.close)
 
-    def watch(self, monitored: Monitored) -> None:
-        """Show another iterator too; may be called in any thread. The page shows the last eight.
+    def watch(self, monitored: Monitored | str) -> None:
+        """Show another iterator too, or the pipelines of another process, by the URL of its dashboard.
+
+        May be called in any thread. Of pipelines that are over the page shows the last eight.
 
         >>> import asyncdata as ad
         >>> with ad.observe.dashboard(train, validation) as page:  # doctest: +SKIP
         ...     page.watch(test)
         """
-        self.watch_by(monitor_of("watch", monitored))
+        if isinstance(monitored, str):
+            self.watch_elsewhere([OtherPage(monitored)])
+        else:
+            self.watch_by(monitor_of("watch", monitored))
 
     def watch_by(self, monitor: Callable[[], Statistics]) -> None:
         """Show the pipeline of a monitor, unless it is shown already."""
@@ -118,6 +135,10 @@ class Dashboard(Closable):
         """
         write_report("save", path, self._views(), self._usage)
 
+    def watch_elsewhere(self, pages: Sequence[OtherPage]) -> None:
+        """Show the pipelines of other dashboards."""
+        self._others += pages
+
     # the server, in its thread
 
     def _serve(self) -> None:
@@ -129,22 +150,27 @@ class Dashboard(Closable):
         responses = require("starlette.responses", "the dashboard", EXTRA)
         headers = {"content-security-policy": POLICY, "cache-control": "no-store", "x-content-type-options": "nosniff"}
 
-        async def page(request: Any) -> Any:
-            if local and not names_this_machine(request):
-                return responses.PlainTextResponse("only this machine is served\n", 403)
-            return responses.HTMLResponse(PAGE, headers=headers)
+        def answered_by(make: Callable[[], Any]) -> Any:
+            async def answer(request: Any) -> Any:
+                if local and not names_this_machine(request):
+                    return responses.PlainTextResponse("only this machine is served\n", 403)
+                reply: Any = make()
+                return await reply if asyncio.iscoroutine(reply) else reply
 
-        async def events(request: Any) -> Any:
-            if local and not names_this_machine(request):
-                return responses.PlainTextResponse("only this machine is served\n", 403)
-            return responses.StreamingResponse(self._events(), media_type="text/event-stream", headers=headers)
+            return answer
 
-        async def report(request: Any) -> Any:
-            if local and not names_this_machine(request):
-                return responses.PlainTextResponse("only this machine is served\n", 403)
-            return responses.HTMLResponse(self._report(), headers=headers)
+        async def recorded() -> Any:
+            return html(await self._timeline(), headers=headers)
 
-        routes = [routing.Route("/", page), routing.Route("/events", events), routing.Route("/report.html", report)]
+        html, events = responses.HTMLResponse, partial(responses.StreamingResponse, media_type="text/event-stream")
+        answers: dict[str, Callable[[], Any]] = {
+            "/": lambda: html(PAGE, headers=headers),
+            "/events": lambda: events(self._events(), headers=headers),
+            "/timeline": recorded,
+            "/report.html": lambda: html(self._report(), headers=headers),
+            "/pipelines.json": lambda: responses.JSONResponse(told_to_others(self._own()), headers=headers),
+        }
+        routes = [routing.Route(path, answered_by(make)) for path, make in answers.items()]
         return applications.Starlette(routes=routes, lifespan=self._lifespan)
 
     @asynccontextmanager
@@ -161,29 +187,53 @@ class Dashboard(Closable):
             now = time.monotonic()
             if number % USAGE_EACH == 0:
                 self._usage = await asyncio.to_thread(self._meter.read)
+                await self._look_elsewhere()
             used = sum([one.memory for one in self._usage.processes]) if self._usage else 0
             self._add()
             for watched in self._watched:
                 watched.sample(now, used)
             self._drop()
-            self._html = rendered(self._views(), self._usage)
+            if self._readers:
+                self._draw()
             self._notify()
             await asyncio.sleep(SECONDS)
+
+    async def _timeline(self) -> str:
+        """Record for some seconds what runs, for one page at a time, and return it as a picture."""
+        async with self._recording:
+            with trace(MOST_SPANS) as found, suppress(TimeoutError):
+                await asyncio.wait_for(self._over.wait(), RECORDED)
+        return await asyncio.to_thread(timeline, [("", found.bars(), found.seconds)])
 
     def _report(self) -> str:
         """Return the page as it is now, as a page without a server."""
         return report_of(self._views(), saved_at(), self._usage)
 
+    def _draw(self) -> None:
+        self._html = rendered(self._views(), self._usage)
+
+    def _own(self) -> list[View]:
+        return [watched.view() for watched in self._watched if watched.here]
+
     def _views(self) -> list[View]:
         return [watched.view() for watched in self._watched]
+
+    async def _look_elsewhere(self) -> None:
+        """Read the dashboards of other processes, all at once."""
+        for new in await asyncio.gather(*[asyncio.to_thread(page.read) for page in self._others]):
+            for rank, monitor in new:
+                self._show(monitor, rank, here=False)
 
     def _add(self) -> None:
         """Add the new pipelines."""
         while self._new:
             monitor = self._new.popleft()
             if all(one.monitor != monitor for one in self._watched):
-                self._count += 1
-                self._watched.append(Watched(self._count, monitor))
+                self._show(monitor, rank_in_words(), here=True)
+
+    def _show(self, monitor: Callable[[], Statistics], rank: str, here: bool) -> None:
+        self._count += 1
+        self._watched.append(Watched(self._count, monitor, rank, here))
 
     def _drop(self) -> None:
         """Remove the oldest pipelines that have ended, if there are too many."""
@@ -198,11 +248,16 @@ class Dashboard(Closable):
 
     async def _events(self) -> AsyncGenerator[str]:
         """Yield server-sent events, each with the complete content of the page."""
-        while not self.closed:
-            fresh = self._fresh
-            yield f"data: {json.dumps(self._html)}\n\n"
-            await fresh.wait()
-        yield "event: end\ndata: \n\n"
+        self._readers += 1
+        try:
+            self._draw()
+            while not self.closed:
+                fresh = self._fresh
+                yield f"data: {json.dumps(self._html)}\n\n"
+                await fresh.wait()
+            yield "event: end\ndata: \n\n"
+        finally:
+            self._readers -= 1
 
     # the end
 
@@ -220,6 +275,7 @@ class Dashboard(Closable):
         atexit.unregister(self.close)
         self.closed = self._server.should_exit = True
         if self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._over.set)
             self._loop.call_soon_threadsafe(self._notify)
 
     def disown(self) -> None:
@@ -235,11 +291,22 @@ def names_this_machine(request: Any) -> bool:
     return is_loopback_authority(", ".join(request.headers.getlist("host")))
 
 
-def dashboard(*iterators: Monitored, host: str = "127.0.0.1", port: int = 0) -> Dashboard:
+def rank_in_words() -> str:
+    """Return which of several processes this is; nothing if there is one."""
+    try:
+        found = this_rank()
+    except PlanError:
+        return ""
+    return f"rank {found.rank} of {found.world}" if found.world > 1 else ""
+
+
+def dashboard(*iterators: Monitored | str, host: str = "127.0.0.1", port: int = 0) -> Dashboard:
     """Serve a page that shows what pipelines do while they run, and return it, with its `url` and `close`.
 
-    It draws each pipeline as a graph with the load of each step. It also shows queue depths over time, the bottleneck
-    in words, memory and its budget, and errors with their elements. It does not keep an iterator alive.
+    It shows what limits each pipeline and what to change, how busy each step is now, pace, waiting and memory over ten
+    minutes, progress, errors with their elements, also those that `ignore_errors` dropped, AUTOTUNE's choices, and what
+    the machine and each process use. It does not keep an iterator alive. A `str` is the URL of the dashboard of another
+    process, such as another rank, whose pipelines are shown too.
 
     Only this machine is served, unless you give another `host`: then everybody who reaches that address sees the names
     of the steps and the texts of exceptions. `port` 0 is any free port. `MissingDependencyError` without the extra
@@ -256,10 +323,12 @@ def dashboard(*iterators: Monitored, host: str = "127.0.0.1", port: int = 0) -> 
         raise PlanError(f"dashboard(port=) must be a number from 0 to 65535, got {port!r:.80}")
     if not isinstance(host, str) or not set(host).isdisjoint("/@ "):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise PlanError(f"dashboard(host=) must be a name or an address, as '127.0.0.1', got {host!r:.80}")
-    monitors = [monitor_of("dashboard", iterator) for iterator in iterators]
+    monitors = [monitor_of("dashboard", one) for one in iterators if not isinstance(one, str)]
+    others = [OtherPage(one) for one in iterators if isinstance(one, str)]
     page = Dashboard(host, port)
     for monitor in monitors:
         page.watch_by(monitor)
+    page.watch_elsewhere(others)
     return page
 
 

@@ -41,6 +41,8 @@ class History:
         self.recent: deque[Sample] = deque(maxlen=MOST)
         self.long: deque[Sample] = deque(maxlen=MOST)
         self.count = 0
+        self.drawn: tuple[Statistics, str] | None = None
+        """What was drawn last of a pipeline that is over."""
 
     def add(self, now: float, stats: Statistics, used: int = 0) -> None:
         """Store a sample."""

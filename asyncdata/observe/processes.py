@@ -44,8 +44,14 @@ class UsageMeter:
         self.known: dict[int, tuple[Any, str]] = {}
         self.read()
 
-    def read(self) -> Usage:
-        """Return the usage now."""
+    def read(self) -> Usage | None:
+        """Return the usage now; `None` where the system does not tell it."""
+        try:
+            return self.usage()
+        except (self.psutil.Error, OSError):
+            return None
+
+    def usage(self) -> Usage:
         psutil = self.psutil
         own = psutil.Process(os.getpid())
         found = {process.pid: process for process in [own, *own.children(recursive=True)[:MOST]]}

@@ -22,6 +22,7 @@ import pytest
 
 import asyncdata as ad
 from asyncdata.__main__ import main
+from asyncdata.observe import other_pages
 from asyncdata.observe.dashboard_server import SHARED
 from tests.ports import reserved_ports
 
@@ -111,7 +112,7 @@ def test_a_port_in_use_is_an_error_where_it_was_asked_for() -> None:
             next(iter(ad.Dataset.range(3).with_options(ad.Options(dashboard=f"127.0.0.1:{port}"))))
 
 
-@pytest.mark.parametrize("path", ["", "events", "report.html"])
+@pytest.mark.parametrize("path", ["", "events", "report.html", "pipelines.json", "timeline"])
 def test_a_page_elsewhere_whose_name_leads_here_is_refused(path: str) -> None:
     with ad.observe.dashboard() as page:
         request = urllib.request.Request(page.url + path, headers={"Host": "elsewhere.example"})
@@ -140,7 +141,43 @@ with ad.observe.dashboard() as page:
     subprocess.run([sys.executable, "-c", program], check=True, timeout=120)
 
 
-def test_the_command_reads_a_pipeline_and_saves_its_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_pipelines_of_other_processes_are_shown_until_they_do_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    program = """
+import sys
+import asyncdata as ad
+with ad.Dataset.range(40).batch(4).iterate() as batches, ad.observe.dashboard(batches) as page:
+    next(batches)
+    print(page.url, flush=True)
+    sys.stdin.read()
+"""
+    monkeypatch.setenv("RANK", "3")
+    monkeypatch.setenv("WORLD_SIZE", "8")
+    monkeypatch.setattr(other_pages, "MOST_FAILURES", 1)
+    with subprocess.Popen(
+        [sys.executable, "-c", program], text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as other:
+        assert other.stdout is not None
+        url = other.stdout.readline().strip()
+        monkeypatch.delenv("RANK")
+        numbers = ad.Dataset.range(6).iterate()
+        with numbers, ad.observe.dashboard(numbers, url) as page:
+            shown = told(page.url, lambda html: "rank 3 of 8, range(40)" in html)
+            assert "1 of 10, 10%" in shown
+            assert shown.index('id="overview"') < shown.index("<details")
+            other.communicate("")
+            told(page.url, lambda html: 'class="pipeline no-answer"' in html)
+
+
+@pytest.mark.parametrize("wrong", ["127.0.0.1:8484", "file:///etc/passwd", "http://", ""])
+def test_what_is_no_url_of_a_page_is_refused(wrong: str) -> None:
+    with pytest.raises(ad.PlanError, match="the URL of another dashboard must be"):
+        ad.observe.dashboard(wrong)
+
+
+def test_the_command_reads_a_pipeline_and_saves_its_page(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "path", [*sys.path])
     (tmp_path / "pipeline.py").write_text("import asyncdata as ad\nds = ad.Dataset.range(60).batch(2)\n")
     saved = tmp_path / "run.html"
     command = ["dashboard", f"{tmp_path}/pipeline.py:ds", "--seconds", "60", "--port", "0", "--report", str(saved)]
@@ -241,6 +278,10 @@ def test_a_browser_shows_steps_numbers_bottleneck_and_the_end(browser_page: Any,
             assert browser_page.locator(".machine").text_content().startswith("This machine: ")
             assert browser_page.locator("#gone").is_hidden()
             check_readable(browser_page)
+            browser_page.locator("summary", has_text="Timeline").press("Enter")
+            browser_page.wait_for_function("document.querySelector('#timeline')?.open")
+            take(batches, 100)
+            browser_page.locator("#timeline svg text", has_text="map(fails_on_three").first.wait_for()
             page.save(tmp_path / "run.html")
         browser_page.locator("#gone", has_text="The program has ended").wait_for()
         assert browser_page.locator(".state").text_content() == "ended"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from dataclasses import replace
@@ -14,6 +15,7 @@ import asyncdata as ad
 from asyncdata.observe.chart import chart
 from asyncdata.observe.dashboard_page import rendered
 from asyncdata.observe.history import History, Sample, View, load_of, pace_of
+from asyncdata.observe.other_pages import statistics_from
 from asyncdata.observe.processes import Usage, Used
 from asyncdata.observe.statistics import Statistics
 
@@ -76,6 +78,7 @@ def test_dropped_errors_are_shown_with_their_elements() -> None:
     assert error.startswith("ValueError: <b>three</b>; in map(fails) at test_dashboard_page.py")
     assert error.endswith("element 3")
     assert stats.to_dict()["steps"][2]["dropped"] == [error]
+    assert statistics_from(json.loads(json.dumps(stats.to_dict()))) == stats
     assert "element 3; dropped by ignore_errors()" in shown(stats)
 
 
