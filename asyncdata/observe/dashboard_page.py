@@ -196,7 +196,7 @@ def facts(view: View) -> list[str]:
     figures = {
         **({f"samples a second, {now}": decimal(pace * stats.batched)} if stats.batched > 1 else {}),
         f"{what} a second, {now}": decimal(pace),
-        f"of its time the consumer waits, {now}": f"{waiting:.0%}",
+        f"the consumer waits, {now}": f"{waiting:.0%}",
         f"{what} in all": f"{stats.elements:,}",
         f"{what} a second, on average": decimal(stats.pace),
         "since the first request": time_of(stats.seconds),

@@ -33,9 +33,11 @@ from asyncdata.runtime.loopback import is_loopback, is_loopback_authority
 from asyncdata.runtime.optional_packages import require
 from asyncdata.runtime.rank import this_rank
 
-__all__ = ("PORT", "Dashboard", "dashboard", "show")
+__all__ = ("PORT", "Dashboard", "dashboard", "show", "started")
 
 PORT: Final = 8484
+NEXT_PORTS: Final = 16
+"""The ranks of one machine have ports that follow one another."""
 SECONDS: Final = 0.5
 USAGE_EACH: Final = 4
 """Processes are looked at less often, as that takes longer."""
@@ -358,10 +360,8 @@ def host_and_port(address: str) -> tuple[str, int]:
 
 
 def started(host: str, port: int, other: bool) -> Dashboard:
-    """Start a dashboard at an address; if the port is in use, at any `other` port if that is allowed."""
-    try:
-        return Dashboard(host, port)
-    except OSError:
-        if not other:
-            raise
-        return Dashboard(host, 0)
+    """Start a dashboard at an address; if the port is in use, at one of the next or any `other` one, if allowed."""
+    for one in [port, *range(port + 1, port + NEXT_PORTS)] if other else ():
+        with suppress(OSError):
+            return Dashboard(host, one)
+    return Dashboard(host, 0 if other else port)

@@ -23,7 +23,7 @@ import pytest
 import asyncdata as ad
 from asyncdata.__main__ import main
 from asyncdata.observe import other_pages
-from asyncdata.observe.dashboard_server import SHARED
+from asyncdata.observe.dashboard_server import SHARED, started
 from tests.ports import reserved_ports
 
 pytest.importorskip("starlette")
@@ -110,6 +110,8 @@ def test_a_port_in_use_is_an_error_where_it_was_asked_for() -> None:
             ad.observe.dashboard(port=port)
         with pytest.raises(OSError, match="in use"):
             next(iter(ad.Dataset.range(3).with_options(ad.Options(dashboard=f"127.0.0.1:{port}"))))
+        with started("127.0.0.1", port, other=True) as page:
+            assert 0 < int(page.url.rstrip("/").rpartition(":")[2]) - port < 16
 
 
 @pytest.mark.parametrize("path", ["", "events", "report.html", "pipelines.json", "timeline"])
