@@ -126,7 +126,7 @@ def section(view: View, usage: Usage | None, newest: bool) -> str:
     news = f' data-news="{escape(news_of(name, stats, limit))}"' if newest else ""
     opened = 'data-open="1" open' if shown else 'data-open="0"'
     return (
-        f'<section class="pipeline {stats.state.replace(" ", "-")}" id="pipeline-{number}" '
+        f'<section class="pipeline {escape(stats.state.replace(" ", "-"))}" id="pipeline-{number}" '
         f'aria-labelledby="name-{number}"{news}><details id="all-{number}" {opened}><summary id="summary-{number}">'
         f'<h2 id="name-{number}">{escape(name)}</h2> <span class="state">{escape(state_of(stats))}</span></summary>'
         f'<div class="inside">{limit_box(stats, limit)}{progress(view)}<dl>{"".join(facts(view))}</dl>'
@@ -141,7 +141,7 @@ def section(view: View, usage: Usage | None, newest: bool) -> str:
 
 def news_of(name: str, stats: Statistics, limit: Bottleneck) -> str:
     """Return what a screen reader reads out when it changes: nothing that changes all the time."""
-    return f"{name}: {stats.state}" + (f", limited by {limit.step}: {limit.change}" if limits(stats, limit) else "")
+    return f"{name}: {stats.state}" + (f", limited by {limit.step}" if limits(stats, limit) else "")
 
 
 def limits(stats: Statistics, limit: Bottleneck) -> bool:

@@ -16,7 +16,7 @@ from asyncdata.observe.history import History, View
 from asyncdata.observe.statistics import FunctionStatistics, Statistics, StepStatistics
 from asyncdata.runtime.redaction import redacted
 
-__all__ = ("OtherPage", "statistics_from", "told_to_others")
+__all__ = ("OtherPage", "drawn_for_trial", "statistics_from", "told_to_others")
 
 PATH: Final = "pipelines.json"
 MOST_BYTES: Final = 4 << 20
@@ -53,7 +53,8 @@ class OtherPage:
             with DIRECT.open(self.url, timeout=TIMEOUT) as reply:
                 told = json.loads(reply.read(MOST_BYTES))
             found = {int(one["number"]): (str(one["rank"]), statistics_from(one["stats"])) for one in told}
-            rendered([View(number, stats, History(), rank) for number, (rank, stats) in found.items()])
+            for number, (rank, stats) in found.items():
+                drawn_for_trial(View(number, stats, History(), rank))
         except Exception:  # noqa: BLE001  it may be gone, or be no dashboard: whatever it tells must not stop this one
             self.lost()
             return []
@@ -71,6 +72,12 @@ class OtherPage:
                     self.latest[number] = replace(stats, state="no answer")
         elif self.failed > MOST_FAILURES:
             self.latest = {}
+
+
+def drawn_for_trial(view: View) -> None:
+    """Raise an error if a pipeline cannot be shown, as where it tells no number of what has to be one."""
+    view.history.add(0.0, view.stats)
+    rendered([view])
 
 
 def told_to_others(views: Sequence[View]) -> list[dict[str, Any]]:

@@ -15,7 +15,7 @@ import asyncdata as ad
 from asyncdata.observe.chart import chart
 from asyncdata.observe.dashboard_page import rendered
 from asyncdata.observe.history import History, Sample, View, load_of, pace_of
-from asyncdata.observe.other_pages import statistics_from
+from asyncdata.observe.other_pages import drawn_for_trial, statistics_from, told_to_others
 from asyncdata.observe.processes import Usage, Used
 from asyncdata.observe.statistics import Statistics
 
@@ -80,6 +80,23 @@ def test_dropped_errors_are_shown_with_their_elements() -> None:
     assert stats.to_dict()["steps"][2]["dropped"] == [error]
     assert statistics_from(json.loads(json.dumps(stats.to_dict()))) == stats
     assert "element 3; dropped by ignore_errors()" in shown(stats)
+
+
+def test_what_another_page_tells_is_no_markup_and_stops_nothing() -> None:
+    stats = ad.Dataset.range(3).iterate().stats()
+    step = stats.steps[0]._replace(
+        step="<i>", dropped=("<i>",), tuned={"<i>": "<i>", "why": "<i>"}, where="<i>", workers=1
+    )
+    hostile = replace(stats, state='running"><i>', errors=("<i>",), steps=(step,))
+    told = json.loads(json.dumps(told_to_others([View(1, hostile, History(), "<i>")])))
+    assert "<i>" not in rendered([View(1, statistics_from(told[0]["stats"]), History(), "<i>")])
+    for wrong in (
+        {"elements": "9"},
+        {"cardinality": None},
+        {"steps": [{**told[0]["stats"]["steps"][0], "worker_seconds": "9"}]},
+    ):
+        with pytest.raises((TypeError, ValueError)):
+            drawn_for_trial(View(1, statistics_from({**told[0]["stats"], **wrong}), History()))
 
 
 def test_how_many_elements_there_are_is_told_from_where_one_resumes() -> None:
