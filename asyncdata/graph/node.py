@@ -328,6 +328,11 @@ class Node:
         return self
 
     @property
+    def splits_elements(self) -> bool:
+        """Whether it gives several elements for each one, which is best read while the one before is split."""
+        return False
+
+    @property
     def shuffles(self) -> bool:
         """Whether it gives all elements of its input, once, in a drawn order."""
         return False

@@ -11,7 +11,6 @@ from asyncdata.errors import PlanError, StageError
 from asyncdata.executors.autotune import Tuning
 from asyncdata.executors.function_call import Call
 from asyncdata.graph.node import Node, OneForOne, Unary, nodes_of
-from asyncdata.graph.plan_text import change_text, plan_text
 from asyncdata.options import AUTOTUNE, Options
 from asyncdata.sources.in_memory import Getter
 from asyncdata.transforms.batch import Batch
@@ -23,10 +22,8 @@ from asyncdata.transforms.map_batches import MapBatches
 from asyncdata.transforms.prefetch import Prefetch
 from asyncdata.transforms.prefetch_to_device import PrefetchToDevice
 from asyncdata.transforms.repeat import Repeat
-from asyncdata.transforms.shard import Shard
 from asyncdata.transforms.skip import Skip
 from asyncdata.transforms.take import Take
-from asyncdata.transforms.unbatch import Unbatch
 
 __all__ = ("RULES", "Optimized", "Planner", "Rewrite", "Rule", "explained", "optimize")
 
@@ -178,6 +175,10 @@ def skip_pushdown(node: Node) -> Node | None:
 
 def shard_pushdown(node: Node) -> Node | None:
     """Shard before elementwise work, so that no shard computes elements of another."""
+    if node.share is None:
+        return None
+    from asyncdata.transforms.shard import Shard
+
     match node:
         case Shard(input=Node(elementwise=True) as work, pad_remainder=False):
             return work.with_inputs(dataclasses.replace(node, input=work.inputs[0]))
@@ -262,8 +263,8 @@ def inject_prefetch(node: Node) -> Node | None:
         case PrefetchToDevice(input=source):
             ahead = inject_prefetch(source)
             return None if ahead is None else node.with_inputs(ahead)
-        case Unbatch(input=source) if not isinstance(source, Prefetch):
-            return Prefetch(Unbatch(Prefetch(source, 1)), AUTOTUNE)
+        case Unary(splits_elements=True, input=source) if not isinstance(source, Prefetch):
+            return Prefetch(node.with_inputs(Prefetch(source, 1)), AUTOTUNE)
         case _:
             return Prefetch(node, AUTOTUNE)
 
@@ -325,7 +326,7 @@ def with_copies(node: Node, retained: bool = False) -> Node:
 
     A batch of `rebatch` is copied there too: elsewhere it may be a part of a larger batch.
     """
-    if retained and isinstance(node, Batch) and isinstance(rows := node.input, Unbatch):
+    if retained and isinstance(node, Batch) and (rows := node.input).splits_elements:
         node = node.with_inputs(dataclasses.replace(rows, alone=False))
     copies = isinstance(node, Batch) and not (isinstance(node.input, Called) and node.input.rows)
     within = (retained or node.retains_elements) and not copies
@@ -429,6 +430,7 @@ def resumptions(plan: Node) -> list[str]:
 def explained(plan: Node, options: Options) -> str:
     """Return the plan before and after the rewrites, and what each rewrite did."""
     from asyncdata.graph.cluster_placement import placement_lines
+    from asyncdata.graph.plan_text import change_text, plan_text
 
     optimized = optimize(plan, options)
     lines = [

@@ -56,6 +56,10 @@ class Unbatch(Unary):
         return Unbatch(plan, alone)
 
     @property
+    def splits_elements(self) -> bool:
+        return True
+
+    @property
     def holds(self) -> int:
         return 1  # the one whose rows are being given
 
