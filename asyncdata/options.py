@@ -12,6 +12,7 @@ from typing import Any, Final, Literal, TypeAlias, cast
 from asyncdata.cluster.settings import Cluster
 from asyncdata.elements.validation import check_choice
 from asyncdata.errors import PlanError
+from asyncdata.runtime.redaction import redacted
 
 __all__ = ("AUTOTUNE", "INFINITE_CARDINALITY", "UNKNOWN_CARDINALITY", "Options", "Placement")
 
@@ -122,6 +123,9 @@ class Options(Fixable):
         elif value is not None:
             check_option(name, value)
         object.__setattr__(self, name, value)
+
+    def __repr__(self) -> str:
+        return redacted(f"Options({', '.join(f'{one.name}={getattr(self, one.name)!r}' for one in fields(self))})")
 
     def merge(self, later: Options) -> Options:
         """Return options in which the fields set in `later` win over those set here."""
