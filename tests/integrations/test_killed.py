@@ -42,10 +42,15 @@ def trained(trainer: str, folder: Path, most: int) -> list[list[int]]:
     return found
 
 
-@pytest.mark.parametrize("trainer", ["plain", "lightning", "hugging_face"])
+@pytest.mark.parametrize("trainer", ["plain", "drop_in", "lightning", "hugging_face"])
 def test_a_killed_training_goes_on_at_the_last_checkpoint(trainer: str, tmp_path: Path) -> None:
     ds = ad.Dataset.range(14).shuffle(seed=1).batch(2)
     expected = [batch.tolist() for _ in range(2) for batch in ds]
+    if trainer == "drop_in":
+        torch = pytest.importorskip("torch")
+        torch.manual_seed(1)
+        loader = torch.utils.data.DataLoader(range(14), 2, shuffle=True)
+        expected = [batch.tolist() for _ in range(2) for batch in loader]
     seen = trained(trainer, tmp_path, 9)  # of seven in an epoch; the ninth is not saved
     seen[8:] = trained(trainer, tmp_path, len(expected) - 8)
     assert seen == expected

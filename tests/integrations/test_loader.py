@@ -351,10 +351,11 @@ def test_a_loader_tells_what_its_epoch_does() -> None:
     assert (loader.stats().elements, batches.stats().elements) == (1, STEPS)
 
 
-@pytest.mark.parametrize("name", ["batch_size", "num_workers", "pin_memory", "collate_fn", "in_order"])
-def test_an_argument_of_dataloader_is_an_error_that_says_what_to_write(name: str) -> None:
-    with pytest.raises(TypeError, match=rf"loader\({name}=\) is DataLoader's; a pipeline has .*\."):
-        ad.Dataset.range(3).loader(**{name: 3})
+def test_an_argument_of_dataloader_is_an_error_that_says_what_to_write() -> None:
+    with pytest.raises(
+        TypeError, match=r"loader\(pin_memory=\) is DataLoader's; a pipeline has \.loader\(device='cuda'\)"
+    ):
+        ad.Dataset.range(3).loader(**{"pin_memory": True})
     with pytest.raises(TypeError, match="no argument 'batchsize'"):
         ad.Dataset.range(3).loader(batchsize=3)
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from torch.utils.data import Dataset, IterableDataset, Sampler, get_worker_info
+from torch.utils.data import ConcatDataset, Dataset, IterableDataset, Sampler, Subset, get_worker_info
 
 from asyncdata.torch.worker_process import LoaderWorker, workers_of
 
@@ -52,6 +52,13 @@ class Batched(Noisy):
         return [(index, torch.rand(1)) for index in indices]
 
 
+class Nested(ConcatDataset[Any]):
+    """Datasets in datasets, one of which reads some samples twice."""
+
+    def __init__(self) -> None:
+        super().__init__([Subset(Noisy(), [5, 1, 3, 3]), Subset(ConcatDataset([Noisy(3), Noisy(4)]), range(7))])
+
+
 class Stream(IterableDataset[Any]):
     """An iterable dataset that divides itself among workers, and draws random numbers."""
 
@@ -67,23 +74,28 @@ class Stream(IterableDataset[Any]):
 
 
 class StatefulStream(Stream):
-    """The same as an iterator with a state, which begins anew in `__iter__`, as torchdata's examples do."""
+    """The same as an iterator with a state, which begins anew in `__iter__`, as torchdata's examples do.
+
+    Its state has that of a generator of torch's, a tensor.
+    """
 
     def __iter__(self) -> Iterator[Any]:
         self.place = torch.tensor(0)
+        self.generator = torch.Generator().manual_seed(3)
         return self
 
     def __next__(self) -> Any:
         if self.place >= len(self.share()):
             raise StopIteration
         self.place = self.place + 1
-        return self.share()[int(self.place) - 1], torch.rand(1)
+        return self.share()[int(self.place) - 1], torch.rand(1), torch.rand(1, generator=self.generator)
 
     def state_dict(self) -> dict[str, Any]:
-        return {"place": self.place}
+        return {"place": self.place, "generator": self.generator.get_state()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.place = state["place"]
+        self.generator.set_state(state["generator"])
 
 
 class Restless(Stream):

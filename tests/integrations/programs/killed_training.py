@@ -41,15 +41,27 @@ class Model(torch.nn.Module):
 
 
 def plain(folder):
-    file, loader, step = folder / "saved.pt", batches().loader(), 0
+    train(folder, batches().loader())
+
+
+def drop_in(folder):
+    from asyncdata.torch import DataLoader
+
+    train(folder, DataLoader([{"x": x, "labels": x} for x in range(14)], 2, shuffle=True))
+
+
+def train(folder, loader):
+    file, step = folder / "saved.pt", 0
     model = Model()
+    torch.manual_seed(1)
     if file.exists():
         saved = torch.load(file)
         model.load_state_dict(saved["model"])
         loader.load_state_dict(saved["data"])
         step = saved["step"]
     for epoch in range(loader.epoch, EPOCHS):
-        loader.set_epoch(epoch)
+        if hasattr(loader, "set_epoch"):
+            loader.set_epoch(epoch)
         for batch in loader:
             model(**batch)["loss"].backward()
             step += 1
@@ -96,4 +108,5 @@ def hugging_face(folder):
 
 
 if __name__ == "__main__":
-    {"plain": plain, "lightning": lightning, "hugging_face": hugging_face}[sys.argv[1]](Path(sys.argv[2]))
+    trainers = (plain, drop_in, lightning, hugging_face)
+    {trainer.__name__: trainer for trainer in trainers}[sys.argv[1]](Path(sys.argv[2]))
