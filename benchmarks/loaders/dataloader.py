@@ -4,7 +4,8 @@
 
 Each loader runs each job in a process of its own. The first batch is timed from building the loader in a process that
 has imported both; the others in the third epoch, when all is warm. A trainer's processor time is that of all threads
-of its process. The JPEG files have 500 x 375 pixels.
+of its process. The JPEG files have 500 x 375 pixels. A dataset that holds 500 MB is timed from building the loader to
+its twentieth batch; then the memory of all processes is taken, what they share counted once.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from harness import AtLeast, AtMost, Report, Row, fresh, installed, parse_arguments
+from harness import AtLeast, AtMost, Bar, Report, Row, fresh, installed, parse_arguments
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,6 +33,7 @@ __all__ = ("main",)
 
 WORKERS = 2
 BARS = {"JPEG files": 1.3, "elements of 150 KB": 5.0, "batches of 1,000 small tuples": 1.5}
+HELD = ("500 MB in the dataset", "500 MB in shared memory")
 
 
 class Photographs:
@@ -79,6 +81,22 @@ class Pairs:
 
     def __getitem__(self, index: int) -> tuple[int, float]:
         return index, index * 0.5
+
+
+class Rows:
+    """Rows of a large array that the dataset holds."""
+
+    def __init__(self, megabytes: int, shared: bool) -> None:
+        import torch
+
+        array = torch.ones((megabytes * 100, 10_000), dtype=torch.uint8)
+        self.array = (array.share_memory_() if shared else array).numpy()
+
+    def __len__(self) -> int:
+        return len(self.array)
+
+    def __getitem__(self, index: int) -> Any:
+        return self.array[index]
 
 
 def write_photographs(folder: Path) -> list[str]:
@@ -138,6 +156,27 @@ def measure(side: str, name: str, folder: str, quick: bool) -> dict[str, float]:
     }
 
 
+def measure_held(side: str, shared: bool, quick: bool) -> dict[str, float]:
+    """Return seconds to the twentieth batch of a dataset that holds 500 MB, and then the MB of all processes."""
+    import torch.utils.data
+
+    import asyncdata.torch
+    from asyncdata.cli.compare import memory_of_all
+
+    dataset = Rows(50 if quick else 500, shared)
+    kind = asyncdata.torch.DataLoader if side == "asyncdata" else torch.utils.data.DataLoader
+    begin = time.perf_counter()
+    loader = kind(dataset, 32, shuffle=True, num_workers=WORKERS)
+    batches = iter(loader)
+    for _ in range(20):
+        next(batches)
+    passed = time.perf_counter() - begin
+    for worker in loader.workers() if side == "asyncdata" else ():
+        worker.wait_for_start()
+    next(batches)
+    return {"twentieth": passed, "memory": memory_of_all() / 1e6}
+
+
 def processor_seconds() -> float:
     """Return the processor time of this process."""
     used = resource.getrusage(resource.RUSAGE_SELF)
@@ -149,25 +188,38 @@ def main() -> None:
     if not {"torch", "pillow"} <= installed(["torch", "pillow"]).keys():
         return
     report = Report("DataLoader")
+
+    def compare(name: str, folder: str, rows: dict[str, tuple[str, str, Bar | None]]) -> None:
+        """Measure a job by turns, and add its rows: what was measured, their titles, units and bars."""
+        found: dict[str, list[dict[str, float]]] = {"asyncdata": [], "DataLoader": []}
+        for _ in range(arguments.rounds(5)):
+            for side, runs in found.items():
+                runs.append(fresh(__file__, side, name, folder, int(arguments.quick)))
+        for what, (title, unit, limit) in rows.items():
+            samples = {side: [run[what] for run in runs] for side, runs in found.items()}
+            ours, theirs = map(statistics.median, samples.values())
+            report.add(Row(name + title, ours, unit, "DataLoader", theirs, limit, samples))
+
     with tempfile.TemporaryDirectory() as folder:
         write_photographs(Path(folder))
         for name, bar in BARS.items():
-            found: dict[str, list[dict[str, float]]] = {"asyncdata": [], "DataLoader": []}
-            for _ in range(arguments.rounds(5)):
-                for side, runs in found.items():
-                    runs.append(fresh(__file__, side, name, folder, int(arguments.quick)))
-            for what, limit in (("batch", AtLeast(bar)), ("first", AtMost(1.2)), ("processor", AtMost(0.5))):
-                ours, theirs = ([run[what] for run in found[side]] for side in found)
-                samples = {"asyncdata": ours, "DataLoader": theirs}
-                middle = statistics.median(ours), statistics.median(theirs)
-                title = {"batch": "", "first": ": first batch", "processor": ": trainer's processor"}[what]
-                report.add(Row(name + title, middle[0], "s", "DataLoader", middle[1], limit, samples))
+            times = {"batch": ("", AtLeast(bar)), "first": (": first batch", AtMost(1.2))}
+            times["processor"] = ": trainer's processor", AtMost(0.5)
+            compare(name, folder, {what: (title, "s", limit) for what, (title, limit) in times.items()})
+    times_and_memory = {"twentieth": (": 20 batches", "s", None), "memory": (": memory", "MB", None)}
+    for name in HELD:
+        compare(name, "", times_and_memory)
     report.finish(arguments.json)
 
 
 if __name__ == "__main__":
     if sys.argv[1:2] in (["asyncdata"], ["DataLoader"]):
         side, name, folder, quick = sys.argv[1:]
-        print(json.dumps(measure(side, name, folder, quick == "1")))
+        small = quick == "1"
+        print(
+            json.dumps(
+                measure_held(side, name == HELD[1], small) if name in HELD else measure(side, name, folder, small)
+            )
+        )
     else:
         main()

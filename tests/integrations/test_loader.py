@@ -355,7 +355,7 @@ def test_an_argument_of_dataloader_is_an_error_that_says_what_to_write() -> None
     with pytest.raises(
         TypeError, match=r"loader\(pin_memory=\) is DataLoader's; a pipeline has \.loader\(device='cuda'\)"
     ):
-        ad.Dataset.range(3).loader(**{"pin_memory": True})
+        ad.Dataset.range(3).loader(pin_memory=True)
     with pytest.raises(TypeError, match="no argument 'batchsize'"):
         ad.Dataset.range(3).loader(batchsize=3)
 
