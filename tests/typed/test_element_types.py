@@ -33,6 +33,7 @@ python_version = 3.11
 warn_unused_ignores = true
 [mypy-torch.*]
 follow_imports = skip
+ignore_missing_imports = true
 """
 
 
