@@ -64,7 +64,9 @@ def test_a_run_that_stops_and_goes_on_is_complete_and_can_go_back(
             state = batches.state_dict()
             next(batches)
         assert first + [batch.tolist() for batch in recorded.iterate(state=state)] == whole
-        assert [batch.tolist() for batch in recorded.iterate(state=recorded.state_before(4))] == whole[4:]
+    here = pipeline(tmp_path, {})
+    state = here.state_before(4, record=tmp_path / "run.jsonl")
+    assert [batch.tolist() for batch in here.iterate(state=state)] == whole[4:]
     check(pipeline(tmp_path, {}), tmp_path, [27])
 
 
