@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -80,3 +82,25 @@ def test_what_could_not_be_written_is_an_error_and_is_written_with_the_next_piec
             pass
     (found,) = audit(read_logs(log_files.paths_of([f"{bucket.url}/run*.jsonl"])))
     assert (found.steps, found.because) == (5, ["rank 1 of 2 has no log"])
+
+
+EXITING = """
+import asyncio, sys
+import asyncdata as ad
+ds = ad.Dataset.range(40).batch(4).with_options(ad.Options(record=sys.argv[1]))
+
+async def read():
+    batches = aiter(ds)
+    for _ in range(3):
+        await anext(batches)
+    return batches
+
+batches = asyncio.run(read())
+"""
+
+
+def test_what_was_read_before_a_process_ended_is_in_the_log(bucket: Bucket) -> None:
+    log = f"{bucket.url}/run.jsonl"
+    subprocess.run([sys.executable, "-c", EXITING, log], check=True, timeout=60)
+    (found,) = audit(read_logs(log_files.paths_of([log])))
+    assert found.because == ["the one process is not at the end of the epoch: 3 steps are in its log"]
