@@ -34,7 +34,6 @@ __all__ = (
     "SHARE_FILES",
     "VERSION",
     "ResumePoint",
-    "as_shared",
     "check_same_plan",
     "chosen_seeds",
     "fingerprint",
@@ -47,6 +46,7 @@ __all__ = (
     "place_of_origins",
     "plan_labels",
     "plan_of_next_epoch",
+    "plan_of_worker",
     "save",
     "save_share",
     "seeds_of",
@@ -185,14 +185,14 @@ def place_of_origins(plan: Node, origins: Sequence[Mapping[str, Any]]) -> Resume
     """
     from asyncdata.graph.mixtures import fit_mixtures
 
-    plan, first = fit_mixtures(as_shared(plan, origins[0]), {**origins[0], "position": None}, True)
+    plan, first = fit_mixtures(plan_of_worker(plan, origins[0]), {**origins[0], "position": None}, True)
     check_same_plan(first, plan)
     plan = with_seeds(plan, dict[int, int](origins[0]["seeds"]), True, counting())
     tickets = [plan.parse_position(origin["ticket"], decode) for origin in origins]
     return ResumePoint(plan, origins[0]["epoch"], 0, Start(END, tickets))
 
 
-def as_shared(plan: Node, header: Mapping[str, Any]) -> Node:
+def plan_of_worker(plan: Node, header: Mapping[str, Any]) -> Node:
     """Return a plan as a worker of PyTorch's DataLoader reads it, its share, if a log or origin of one is meant."""
     from asyncdata.transforms.shard import Shard
 

@@ -160,8 +160,9 @@ def may_be_log(path: object) -> bool:
     """Return whether a value may be the path or URL of a log."""
     if not isinstance(path, (str, PathLike)):
         return False
-    scheme, found, _ = str(os.fspath(cast("str", path))).partition("://")
-    return not found or scheme.lower() in LOG_SCHEMES
+    url = str(os.fspath(cast("str", path)))
+    scheme, found, _ = url.partition("://")
+    return not found or (scheme.lower() in LOG_SCHEMES and redacted(url) == url)
 
 
 def check_option(name: str, value: Any) -> None:
@@ -181,7 +182,7 @@ def check_option(name: str, value: Any) -> None:
     if name == "record" and not may_be_log(value):
         raise PlanError(
             "Options(record=) must be the path of a file of this machine, as 'run.jsonl', of an object in s3://, gs:// "
-            f"or az://, or None, got {value!r:.80}"
+            f"or az:// without a password, or None, got {redacted(repr(value)):.80}"
         )
     if name == "cluster" and not isinstance(value, Cluster):
         raise PlanError(f"Options(cluster=) must be an asyncdata.Cluster, got {value!r:.80}")

@@ -325,6 +325,7 @@ CALLS: dict[str, dict[str, Any]] = {
     "checkpoint.check_same_plan": {"header": ORIGIN, "plan": numbers().plan},
     "checkpoint.origin_of": {"state_header": state_header(place_of(**BEGUN), ad.Options()), "step": 1, "ticket": 1},
     "checkpoint.place_of_origins": {"plan": numbers().plan, "origins": [ORIGIN]},
+    "checkpoint.plan_of_worker": {"plan": numbers().plan, "header": ORIGIN},
     "checkpoint.with_seeds": {"plan": numbers().plan, "seeds": {}, "strict": True, "places": iter([])},
 }
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from itertools import count as counting
 from typing import Any
 
-from asyncdata.checkpoint import ResumePoint, as_shared, check_same_plan, with_seeds
+from asyncdata.checkpoint import ResumePoint, check_same_plan, plan_of_worker, with_seeds
 from asyncdata.errors import PlanError
 from asyncdata.graph.node import Node, nodes_of
 from asyncdata.graph.optimizer import Planner, settle
@@ -40,7 +40,7 @@ class ExpectedTickets:
 
     def steps(self, epoch: int, shares: tuple[tuple[int, int], ...], header: Mapping[str, Any]) -> Iterator[Step]:
         """Yield all elements of an epoch that a process with these shares gets."""
-        plan = as_shared(self.plan, header)
+        plan = plan_of_worker(self.plan, header)
         check_same_plan(header, plan)
         plan = with_seeds(plan, dict(header["seeds"]), True, counting())
         place = ResumePoint(with_shares(plan, iter(shares)), epoch)

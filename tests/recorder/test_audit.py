@@ -360,6 +360,6 @@ def pipeline_in(program: Path) -> ad.Dataset[Any]:
 
 
 def test_a_log_is_a_file_or_objects() -> None:
-    for wrong in (3, "https://example.org/run.jsonl", "sftp://example.org/run.jsonl"):
+    for wrong in (3, "s3://ann:secret@host/run.jsonl", "https://example.org/run.jsonl", "sftp://example.org/run.jsonl"):
         with pytest.raises(ad.PlanError, match="must be the path of a file of this machine, as 'run.jsonl', of an obj"):
             ad.Options(record=wrong)  # type: ignore[arg-type]
