@@ -67,6 +67,7 @@ if TYPE_CHECKING:
         WorkerCrashed,
     )
     from asyncdata.executors.retry import with_retries, with_timeout
+    from asyncdata.formats.images import decode_image
     from asyncdata.formats.tf_example import (
         FixedLenFeature,
         VarLenFeature,
@@ -152,6 +153,7 @@ __all__ = (
     "WorkerCrashed",
     "checkpoint",
     "decode_example",
+    "decode_image",
     "empty",
     "experimental",
     "make_example",
@@ -188,6 +190,7 @@ MODULES: Final = {
         "WorkerCrashed",
     ),
     "executors.retry": ("with_retries", "with_timeout"),
+    "formats.images": ("decode_image",),
     "formats.tf_example": (
         "FixedLenFeature",
         "VarLenFeature",

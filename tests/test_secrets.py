@@ -270,6 +270,7 @@ CALLS: dict[str, dict[str, Any]] = {
     "VarLenFeature": {"dtype": "int64"},
     "WebDataset": NAMES,
     "decode_example": {"serialized": b""},
+    "decode_image": {"contents": b""},
     "empty": {"shape": (2,)},
     "make_example": {"features": {"a": 1}},
     "parse_example": {"serialized": [b""], "features": {}},

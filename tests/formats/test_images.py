@@ -1,0 +1,91 @@
+"""Pictures as arrays, by each package that is installed."""
+
+from __future__ import annotations
+
+import importlib.util
+import io
+from typing import Any
+
+import numpy as np
+import pytest
+
+import asyncdata as ad
+from asyncdata.formats.images import DECODERS, jpeg_components
+
+Image = pytest.importorskip("PIL.Image")
+
+SMALL = np.random.default_rng(0).integers(0, 256, (9, 12, 3), np.uint8)
+
+PICTURE = np.asarray(Image.fromarray(SMALL).resize((120, 90)))
+"""Smooth, as photos are."""
+
+WAYS: list[dict[str, Any]] = [{}, {"subsampling": 0}, {"progressive": True}, {"quality": 30}, {"optimize": True}]
+
+
+def encoded(picture: Any, kind: str, **how: Any) -> bytes:
+    file = io.BytesIO()
+    picture.save(file, kind, **how)
+    return file.getvalue()
+
+
+def jpeg(**how: Any) -> bytes:
+    return encoded(Image.fromarray(PICTURE), "JPEG", **how)
+
+
+def test_pictures_without_loss_are_what_was_stored() -> None:
+    for kind in ("PNG", "BMP", "TIFF"):
+        found = ad.decode_image(encoded(Image.fromarray(PICTURE), kind))
+        assert np.array_equal(found, PICTURE)
+        found[...] = 0  # it may be changed
+    grey = Image.fromarray(PICTURE[:, :, 0])
+    assert np.array_equal(ad.decode_image(encoded(grey, "PNG"), 1), PICTURE[:, :, :1])
+    assert np.array_equal(ad.decode_image(encoded(grey, "PNG")), np.repeat(PICTURE[:, :, :1], 3, axis=2))
+    clear = np.dstack([PICTURE, np.zeros((90, 120), np.uint8)])
+    assert np.array_equal(ad.decode_image(encoded(Image.fromarray(clear), "PNG")), PICTURE)
+
+
+def test_a_picture_is_not_turned() -> None:
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    assert ad.decode_image(jpeg(exif=exif)).shape == (90, 120, 3)
+    assert np.array_equal(ad.decode_image(jpeg(exif=exif)), ad.decode_image(jpeg()))
+
+
+def test_components_of_jpeg() -> None:
+    for mode, count in (("L", 1), ("RGB", 3), ("CMYK", 4)):
+        content = encoded(Image.fromarray(PICTURE).convert(mode), "JPEG", progressive=True)
+        assert jpeg_components(content) == count
+        assert ad.decode_image(content).shape == (90, 120, 3)
+    assert [jpeg_components(content) for content in (b"", b"\xff\xd8\xff", encoded(Image.fromarray(SMALL), "PNG"))] == [
+        0
+    ] * 3
+
+
+def test_each_package_gives_the_same() -> None:
+    names = [name for name in DECODERS if importlib.util.find_spec(name)]
+    for how in WAYS:
+        for channels, most in ((3, 0), (1, 1)):
+            found = [DECODERS[name](jpeg(**how), channels).astype(int) for name in names]
+            assert {one.shape for one in found} == {(90, 120, channels)}
+            assert max(np.abs(one - found[0]).max() for one in found) <= most
+
+
+@pytest.mark.parametrize("kind", ["JPEG", "PNG"])
+def test_pictures_cut_anywhere_are_errors(kind: str) -> None:
+    content = encoded(Image.fromarray(PICTURE), kind)
+    whole, failed = ad.decode_image(content), 0
+    sizes = range(0, len(content) - 20, 97)
+    for size in sizes:
+        try:
+            assert np.array_equal(ad.decode_image(content[:size]), whole)  # only a checksum is missing
+        except ad.DataLossError as error:
+            assert str(error).startswith(f"decode_image: {size} bytes are no picture")  # noqa: PT017
+            failed += 1
+    assert failed >= len(sizes) - 2
+
+
+def test_what_is_refused() -> None:
+    with pytest.raises(ad.StructureError, match="8 bits per value are decoded, got the mode I;16"):
+        ad.decode_image(encoded(Image.fromarray(np.zeros((2, 2), np.uint16)), "PNG"))
+    with pytest.raises(ad.PlanError, match=r"decode_image\(channels=\) must be 1 or 3, got 4"):
+        ad.decode_image(b"", 4)
