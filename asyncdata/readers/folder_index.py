@@ -35,7 +35,7 @@ def reading_index(folder: str, what: str, storage: StorageOptions | None, name: 
 def inside(name: str) -> str:
     """Return a name that stays in its folder."""
     if posixpath.isabs(name) or ".." in re.split(r"[/\\]", name) or "://" in name:
-        raise ValueError(f"the shard {name!r} is outside of the folder")
+        raise DataLossError(f"the shard {name!r} is outside of the folder")
     return name
 
 

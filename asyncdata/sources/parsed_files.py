@@ -169,8 +169,11 @@ class ParsedFile(Node):
         place = BEGINNING if position is None else self.parse_position(position, lambda fields: FilePlace(*fields))
         name = os.path.basename(self.shown)
         place.check_name(self, name)
-        if place.at_end and not is_local(self.path):
-            return  # known without a request
+        if place.at_end and not is_local(self.path):  # known without a request
+            if (error := self.wrong_count(place.record)) is not None:
+                file = FileId(name, place.size, place.version)
+                yield self.block(file, ParsedChunk([error], place.offset, lost=True), place.record)
+            return
         contents = self.contents_of(scope, place.offset)
         async with aclosing(contents):
             entry = await begun(contents)

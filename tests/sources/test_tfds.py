@@ -168,7 +168,7 @@ def test_what_is_not_supported_says_so(folder: Path) -> None:
         ad.TfdsDataset(folder, "train")
     (folder / "dataset_info.json").write_text(info.replace("{DATASET}", "../{DATASET}"))
     (folder / "features.json").write_text(features)
-    with pytest.raises(ValueError, match="outside of the folder"):
+    with pytest.raises(ad.DataLossError, match="outside of the folder"):
         ad.TfdsDataset(folder, "train")
     (folder / "dataset_info.json").write_text("[]")
     with pytest.raises(ad.DataLossError, match="no index of TensorFlow Datasets"):
@@ -184,5 +184,13 @@ def test_a_folder_on_a_web_server(tmp_path: Path) -> None:
         root = url.rpartition("/")[0]
         assert numbers(ad.TfdsDataset(root, "train[3:17]")) == NUMBERS["train[3:17]"]
         check_resumes(lambda: ad.TfdsDataset(root, "train[3:17]"), places=3)
+        with ad.TFRecordWriter(tmp_path / "short") as writer:
+            for record in [*ad.TFRecordDataset(MINE / SHARD)][:5]:
+                writer.write(record)
+        server.put(f"mine/{SHARD}", (tmp_path / "short").read_bytes())
+        expected = [*NUMBERS["train"][6:11], Failed("DataLossError"), *NUMBERS["train"][12:14]]
+        assert numbers(ad.TfdsDataset(root, "train[6:14]")) == expected
+        check_resumes(lambda: ad.TfdsDataset(root, "train[6:14]"), places=8)
+        server.put(f"mine/{SHARD}", (MINE / SHARD).read_bytes())
         cached = ad.TfdsDataset(root, "train", index=True, cache_dir=tmp_path)
         assert int(cached[11]["id"]) == NUMBERS["train"][11]
