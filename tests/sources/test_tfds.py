@@ -13,6 +13,7 @@ import pytest
 import asyncdata as ad
 from asyncdata.testing import check_resumes
 from tests.data.write_tfds import FOLDER, SPLITS, sample
+from tests.marks import first_by_default
 from tests.reference import Failed
 from tests.remote.web import web
 from tests.running import WAYS, results
@@ -73,7 +74,7 @@ def test_splits_are_those_of_the_package() -> None:
 
 @pytest.mark.parametrize("way", WAYS)
 def test_any_sample_by_its_number(way: Any, folder: Path) -> None:
-    for split in ("all", "train[10%:]", "train[3:17]"):
+    for split in ("all", "train[3:17]"):
         ds = ad.TfdsDataset(folder, split, index=True)
         assert len(ds) == len(NUMBERS[split])
         assert [int(one["id"]) for one in way(ds)] == NUMBERS[split]
@@ -84,9 +85,9 @@ def test_any_sample_by_its_number(way: Any, folder: Path) -> None:
 
 @pytest.mark.parametrize("index", [False, True])
 def test_resumes(index: bool, folder: Path) -> None:
-    check_resumes(lambda: ad.TfdsDataset(folder, "train[3:17]+test", index=index), places=19)
+    check_resumes(lambda: ad.TfdsDataset(folder, "train[3:17]+test", index=index), places=10)
     if index:
-        check_resumes(lambda: ad.TfdsDataset(folder, "train[3:17]", index=True).shuffle(seed=2), places=5)
+        check_resumes(lambda: ad.TfdsDataset(folder, "train[3:17]", index=True).shuffle(seed=2), places=3)
 
 
 @pytest.mark.formats
@@ -104,9 +105,10 @@ def test_files_of_array_record(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("index", [False, True])
-def test_a_shard_cut_anywhere_gives_no_other_samples(index: bool, folder: Path) -> None:
+@pytest.mark.parametrize("step", first_by_default([97 * 19, 97], 1))
+def test_a_shard_cut_anywhere_gives_no_other_samples(step: int, index: bool, folder: Path) -> None:
     content, before, after = (MINE / SHARD).read_bytes(), NUMBERS["train"][2:6], NUMBERS["train"][12:15]
-    for size in range(0, len(content), 97 * 7):
+    for size in range(0, len(content), step):
         (folder / SHARD).write_bytes(content[:size])
         if index and not size:
             continue  # the empty file is one without records, below
@@ -124,7 +126,7 @@ def test_a_shard_of_other_records_is_an_error(folder: Path) -> None:
     message = f"{SHARD}: it has 5 records, and 6 by the index of its folder"
     expected = [*NUMBERS["train"][:11], Failed("DataLossError"), *NUMBERS["train"][12:]]
     assert numbers(ad.TfdsDataset(folder, "train")) == expected
-    check_resumes(lambda: ad.TfdsDataset(folder, "train"), places=24)
+    check_resumes(lambda: ad.TfdsDataset(folder, "train[6:]"), places=8)
     with pytest.raises(ad.DataLossError, match=message):
         list(ad.TfdsDataset(folder, "train"))
     with pytest.raises(ad.DataLossError, match=message):
@@ -183,14 +185,13 @@ def test_a_folder_on_a_web_server(tmp_path: Path) -> None:
             url = server.put(f"mine/{path.name}", path.read_bytes())
         root = url.rpartition("/")[0]
         assert numbers(ad.TfdsDataset(root, "train[3:17]")) == NUMBERS["train[3:17]"]
-        check_resumes(lambda: ad.TfdsDataset(root, "train[3:17]"), places=3)
         with ad.TFRecordWriter(tmp_path / "short") as writer:
             for record in [*ad.TFRecordDataset(MINE / SHARD)][:5]:
                 writer.write(record)
         server.put(f"mine/{SHARD}", (tmp_path / "short").read_bytes())
         expected = [*NUMBERS["train"][6:11], Failed("DataLossError"), *NUMBERS["train"][12:14]]
         assert numbers(ad.TfdsDataset(root, "train[6:14]")) == expected
-        check_resumes(lambda: ad.TfdsDataset(root, "train[6:14]"), places=8)
+        check_resumes(lambda: ad.TfdsDataset(root, "train[6:14]"), places=4)
         server.put(f"mine/{SHARD}", (MINE / SHARD).read_bytes())
         cached = ad.TfdsDataset(root, "train", index=True, cache_dir=tmp_path)
         assert int(cached[11]["id"]) == NUMBERS["train"][11]
