@@ -76,6 +76,7 @@ class InFlightWindow:
         self.last: Tickets = NOTHING
         self.held = self.free = 0
         self.part = scope.owned.budget.share()
+        self.most_bytes = MOST_BYTES if scope.sharing is None else scope.sharing.most_bytes
         self.load = 0  # bytes of an element, before and after; after is not known to begin with
         self.known = False
         self.most = 1 if workers.tuned else 2 * workers.count
@@ -182,14 +183,14 @@ class InFlightWindow:
 
         Each worker has memory for two batches, that it makes and that it has made: a worker's memory is not another's.
         """
-        wanted, batch = min(self.wanted() * self.load, MOST_BYTES), (self.rows or 0) * self.load
+        wanted, batch = min(self.wanted() * self.load, self.most_bytes), (self.rows or 0) * self.load
         batches = self.wanted_batches()
         memory = 2 * self.workers.count * batch if batches else 0
         space = self.part.claim(max(wanted, memory), self.load)
         self.fits = space >= memory
         if not self.fits:
             space = self.part.claim(wanted, self.load)
-        self.most = max(1, min(space, max(MOST_BYTES, batches * batch if self.fits else 0)) // self.load)
+        self.most = max(1, min(space, max(self.most_bytes, batches * batch if self.fits else 0)) // self.load)
 
     def admit(self, block: Block) -> None:
         """Cut a block into groups, small enough that no worker idles."""

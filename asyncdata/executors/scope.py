@@ -183,9 +183,10 @@ class Scope:
             return self.sharing.threads(count, name)
         return ThreadPool(self.owned.start, count, name)
 
-    def sharing_threads(self) -> Scope:
-        """Return this scope for inputs that share their threads, as there may be many of them, and few at work."""
+    def sharing_threads(self, inputs: int) -> Scope:
+        """Return this scope for so many inputs, of which few are at work at a time: they share threads and memory."""
         inner = self.at()
+        self.owned.sharing.inputs += inputs
         inner.sharing = self.owned.sharing
         return inner
 
@@ -279,5 +280,5 @@ class LooplessScope(Scope):
         inner.meter = self.meter
         return inner
 
-    def sharing_threads(self) -> Scope:
+    def sharing_threads(self, inputs: int) -> Scope:
         return self

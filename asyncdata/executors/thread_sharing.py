@@ -10,11 +10,16 @@ from typing import Final, TypeAlias
 
 from asyncdata.executors.function_call import ThreadPool
 from asyncdata.runtime.host_resources import usable_cores
+from asyncdata.runtime.queue import MOST_BYTES
 
 __all__ = ("LimitedThreads", "StageThreads", "ThreadSharing")
 
 COMMON: Final = 16
 """How many threads the stages that have none of their own share, if none of them asks for more at once."""
+
+MANY: Final = 32
+SHARED_BYTES: Final = 8 << 20
+"""How many bytes the stages of more than so many inputs have in flight together."""
 
 WIDE: Final = 8
 """So many stages get threads of their own, however many each asks for."""
@@ -107,6 +112,13 @@ class ThreadSharing:
         self.single: list[ThreadPool] = []
         """Pools of one thread, each for several iterators: these stay in the thread that they began in."""
         self.turn = 0
+        self.inputs = 0
+        """How many inputs share."""
+
+    @property
+    def most_bytes(self) -> int:
+        """How many bytes a stage should have in flight at most: where many have some, few of each are soon needed."""
+        return MOST_BYTES if self.inputs <= MANY else SHARED_BYTES // self.inputs
 
     def threads(self, count: int, name: str) -> StageThreads:
         """Return at most `count` threads for a stage."""

@@ -281,7 +281,7 @@ def drawing(
     names: Sequence[str] = (),
 ) -> MixtureReader:
     """Return the reader that draws from inputs at these positions."""
-    scope = scope.sharing_threads()
+    scope = scope.sharing_threads(len(inputs))
 
     def open_input(number: int, want: Demand) -> Blocks:
         return inputs[number](scope, want, Start.of(begins[number]))

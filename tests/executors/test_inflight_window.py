@@ -33,7 +33,7 @@ __all__ = ()
 def scope_with(budget: MemoryBudget, loop: asyncio.AbstractEventLoop | None = None) -> SimpleNamespace:
     """What a window needs of a scope."""
     owned, meter = SimpleNamespace(budget=budget), Meters().output
-    return SimpleNamespace(loop=loop or asyncio.get_running_loop(), owned=owned, meter=meter)
+    return SimpleNamespace(loop=loop or asyncio.get_running_loop(), owned=owned, meter=meter, sharing=None)
 
 
 def idle_lanes(workers: int, pace: ChunkSizer, submitted: list[Group]) -> SimpleNamespace:
