@@ -18,7 +18,7 @@ COMMON: Final = 16
 """How many threads the stages that have none of their own share, if none of them asks for more at once."""
 
 MANY: Final = 32
-SHARED_BYTES: Final = 8 << 20
+SHARED_BYTES: Final = 4 << 20
 """How many bytes the stages of more than so many inputs have in flight together."""
 
 WIDE: Final = 8

@@ -90,7 +90,7 @@ def test_a_generator_stays_in_one_thread_and_is_closed_there_and_others_do_not_w
     assert failed == {*range(9, COUNT, 10)}
     assert sorted(closed) == sorted(seen)
     assert {len(used) for source, used in threads.items() if source in seen} == {1}
-    assert len(set.union(*threads.values())) < COUNT / 2
+    assert len(set.union(*threads.values())) <= 4 * usable_cores() + 32
 
 
 def test_a_stage_never_has_more_calls_at_once_than_it_asked_for() -> None:
