@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import pickle
 import subprocess
 import sys
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import asyncdata as ad
@@ -50,6 +52,39 @@ def test_a_distributed_checkpoint_of_one_process(tmp_path: Path) -> None:
         list(zip(range(drawn), went_on, strict=False))
         dcp.load({"data": went_on}, checkpoint_id=tmp_path, no_dist=True)
         assert found + [batch.tolist() for batch in went_on] == [batch.tolist() for batch in loader()]
+
+
+class ByRank:
+    """A loader with the state of torchtitan's `ParallelAwareDataloader`: one pickled state for each rank."""
+
+    def __init__(self, loader: Any, rank: int, ranks: int) -> None:
+        self.loader, self.name, self.ranks = loader, f"dp_rank_{rank}", ranks
+
+    def state_dict(self) -> dict[str, Any]:
+        return {self.name: pickle.dumps(self.loader.state_dict()), "world_size": self.ranks}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        assert state["world_size"] == self.ranks
+        self.loader.load_state_dict(pickle.loads(state[self.name]))
+
+
+@pytest.mark.torch
+@pytest.mark.filterwarnings("ignore:torch.distributed is disabled")
+def test_a_loader_meets_the_contract_of_torchtitan(tmp_path: Path) -> None:
+    dcp = pytest.importorskip("torch.distributed.checkpoint")
+
+    def loader(rank: int) -> Any:
+        rows = ad.Dataset.range(40).shuffle(seed=1).shard(2, rank).map(lambda x: np.arange(1 + x % 5))
+        return rows.pack_sequences(8, fields=("labels",)).batch(2).loader()
+
+    for rank in range(2):
+        stopped, went_on = loader(rank), loader(rank)
+        assert isinstance(stopped, dcp.stateful.Stateful)
+        found = [next(iter(stopped))["labels"].tolist()]
+        dcp.save({"dataloader": ByRank(stopped, rank, 2)}, checkpoint_id=tmp_path / str(rank), no_dist=True)
+        dcp.load({"dataloader": ByRank(went_on, rank, 2)}, checkpoint_id=tmp_path / str(rank), no_dist=True)
+        found += [batch["labels"].tolist() for batch in went_on]
+        assert found == [batch["labels"].tolist() for batch in loader(rank)]
 
 
 @pytest.mark.integrations

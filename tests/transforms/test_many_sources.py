@@ -18,6 +18,7 @@ from asyncdata.executors.thread_sharing import LimitedThreads
 from asyncdata.runtime import open_files
 from asyncdata.runtime.host_resources import usable_cores
 from asyncdata.runtime.memory_budget import MemoryBudget
+from tests.marks import first_by_default
 from tests.reference import Boom
 
 pytestmark = pytest.mark.usefixtures("nothing_left")
@@ -46,7 +47,7 @@ KINDS: dict[str, Made] = {
 }
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", first_by_default([*KINDS], 3))
 def test_they_have_few_threads_and_each_element_comes_once(kind: str) -> None:
     before, most, found = threading.active_count(), 0, list[int]()
     ds = ad.Dataset.sample_from_datasets([KINDS[kind](source) for source in range(COUNT)], seed=1)
