@@ -110,10 +110,13 @@ def own_step(meter: Meter, waited: float, before: int) -> StepStatistics:
 
 def given_by(meter: Meter) -> dict[str, dict[str, float]]:
     """Return what each dataset of a mixture has given in this epoch; nothing for other steps."""
-    names, given, cost = meter.sources
+    names, given, cost, repeated = meter.sources
     found: dict[str, dict[str, float]] = {name: {"elements": count} for name, count in zip(names, given, strict=True)}
     for one, total in zip(found.values(), cost, strict=False):
         one["cost"] = total
+    for number, turn in repeated.items():
+        if (epoch := turn()) is not None:
+            found[names[number]]["epoch"] = epoch
     return found
 
 

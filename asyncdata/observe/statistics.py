@@ -110,8 +110,10 @@ class StepStatistics(NamedTuple):
     batched: float = 1.0
     """About how many elements of its input are in one of its own, if it makes batches or splits them."""
     sources: Mapping[str, Mapping[str, float]] = {}
-    """What each dataset of a mixture has given in this epoch, by its name or number: how many `elements`,
-    and with `cost=` what these cost. What is read ahead is counted; a state has the counts of what was delivered."""
+    """What each dataset of a mixture has given in this epoch, by its name or number: how many `elements`, with `cost=`
+    what these cost, and the `epoch` of one that ends with `repeat()`, perhaps before functions of single elements,
+    `shuffle` or `shard`: the number of its repetition, from 0. What is read ahead is counted; a state has the counts of
+    what was delivered."""
 
     @property
     def slowest(self) -> FunctionStatistics | None:

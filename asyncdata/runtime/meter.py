@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from math import frexp
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeAlias
 from weakref import ref
 
 from asyncdata.runtime.block import Block, Blocks, Failure, is_left_out
@@ -45,6 +45,9 @@ def seconds_of_bin(place: int) -> float:
 
 def nothing() -> None:
     """Return None."""
+
+
+MixtureCounts: TypeAlias = tuple[Sequence[str], Sequence[int], Sequence[float], Mapping[int, Callable[[], int | None]]]
 
 
 class Window(Protocol):
@@ -224,8 +227,9 @@ class Meter:
         self.function_seconds: dict[Any, float] = {}
         """The seconds of each function, by its place and name, where several are called in one pass: as shares, since
         only some passes are measured."""
-        self.sources: tuple[Sequence[str], Sequence[int], Sequence[float]] = ((), (), ())
-        """Of a mixture: the names of its datasets, how many elements each has given, and what these cost."""
+        self.sources: MixtureCounts = ((), (), (), {})
+        """Of a mixture: the names of its datasets, how many elements each has given, what these cost, and functions
+        that return in which repetition some of them are."""
         self.queue: Callable[[], BlockQueue | None] = nothing
         self.window: Callable[[], Window | None] = nothing
 

@@ -136,6 +136,15 @@ class MixtureReader:
         tickets = self.tickets[index]
         return tickets, len(tickets) - int(self.left[index])
 
+    def turn(self, index: int) -> int | None:
+        """Return which repetition the latest element of an input is of, as its ticket says; `None` if a run that
+        resumed has not drawn from it yet. From any thread."""
+        tickets = self.tickets[index]
+        if count := len(tickets):
+            latest: Any = tickets[max(0, count - int(self.left[index]) - 1)]
+            return latest[0]
+        return 0 if tickets.at(0) is None else None
+
     def places(self) -> list[tuple[Tickets, int]]:
         """Return the position of every input."""
         return [(tickets, len(tickets) - left) for tickets, left in zip(self.tickets, self.left.tolist(), strict=True)]

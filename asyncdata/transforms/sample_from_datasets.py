@@ -24,7 +24,7 @@ from asyncdata.errors import PlanError, ResumeError
 from asyncdata.executors.element_rng import Chance, drawn_seed, epoch_key, mixed
 from asyncdata.executors.function_call import Call, noted
 from asyncdata.executors.scope import Scope
-from asyncdata.graph.node import ELSEWHERE, REPLACEABLE, Node, check_integer, finite, nothing
+from asyncdata.graph.node import ELSEWHERE, REPLACEABLE, Node, Unary, check_integer, finite, nothing
 from asyncdata.graph.stages import Merge, Opener, Produce, yield_to_loop
 from asyncdata.options import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
@@ -36,6 +36,9 @@ from asyncdata.transforms.mixture_reader import Choices, MixtureReader
 from asyncdata.transforms.mixture_shares import resharded_mixture
 from asyncdata.transforms.mixture_turns import CostTurns, TurnsPlace, priced
 from asyncdata.transforms.mixture_weights import ENDLESS, Schedule, Weights, WeightsByStep, check_weights
+from asyncdata.transforms.repeat import Repeat
+from asyncdata.transforms.shard import Shard
+from asyncdata.transforms.shuffle import Shuffle, ShuffleRepeat
 
 __all__ = ("Choose", "Removed", "Sample")
 
@@ -429,7 +432,9 @@ class Sample(Node):
             draws = drawing(scope, inputs, place.inputs, stack, self.names)
             history = MixtureHistory(draws, place.given, len(inputs), counted=True)
             names = self.names or [str(number) for number in range(len(inputs))]
-            scope.meter.sources = names, history.given, chooser.cost if isinstance(chooser, CostTurns) else ()
+            repeated = {number: partial(draws.turn, number) for number, node in enumerate(self.nodes) if repeats(node)}
+            cost = chooser.cost if isinstance(chooser, CostTurns) else ()
+            scope.meter.sources = names, history.given, cost, repeated
             if isinstance(chooser, Sampler):
                 blocks = mixture(draws, chooser, history, want, stop=self.stop)
             else:
@@ -439,6 +444,17 @@ class Sample(Node):
             async with aclosing(blocks) as drawn:
                 async for block in drawn:
                     yield block
+
+
+def repeats(node: Node) -> bool:
+    """Return whether the tickets of a dataset's elements begin with the number of its repetition."""
+    while isinstance(node, Unary):
+        if isinstance(node, (Repeat, ShuffleRepeat)):
+            return not node.preserves_tickets
+        if not (node.preserves_tickets or isinstance(node, (Shuffle, Shard))):
+            return False
+        node = node.input
+    return False
 
 
 @dataclass(frozen=True, eq=False)

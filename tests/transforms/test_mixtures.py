@@ -487,6 +487,30 @@ def test_a_cost_must_be_a_plain_function() -> None:
 # What each dataset has given
 
 
+def test_statistics_say_in_which_repetition_each_dataset_is() -> None:
+    five = ad.Dataset.range(5)
+    ds = Sample(
+        {
+            "plain": five,
+            "repeated": five.repeat(),
+            "after": five.shuffle(5, seed=1).repeat().map(lambda x: x).shuffle(3, seed=1).shard(1, 0),
+            "batches": five.repeat().batch(2).unbatch(),
+        },
+        seed=1,
+    ).with_options(ad.Options(disabled_rules=("inject_prefetch",)))
+    state: Any = None
+    for _ in range(4):
+        with ds.iterate(state=state) as elements:
+            for _ in range(10):
+                next(elements)
+            state = elements.state_dict()
+            (sources,) = [step.sources for step in elements.stats().steps if step.sources]
+    given = dict(zip(sources, state["position"]["given"], strict=True))
+    assert sources["repeated"]["epoch"] == (given["repeated"] - 1) // 5 > 0
+    assert sources["after"]["epoch"] in {given["after"] // 5, (given["after"] + 3) // 5}
+    assert all("epoch" not in sources[name] for name in ("plain", "batches"))
+
+
 @pytest.mark.parametrize("placement", PLACEMENTS)
 def test_statistics_say_what_each_dataset_has_given_in_this_epoch(placement: Any) -> None:
     ds = by_cost(CHANGING[0]).with_options(ad.Options(placement=placement))
