@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import multiprocessing
+import random
 from collections import Counter
 from collections.abc import Callable, Iterator
 from itertools import islice
@@ -279,6 +280,23 @@ def test_a_mixture_of_shared_datasets_goes_on_in_any_number_of_processes_with_it
             given = np.sum([position["given"] for position in state["position"] if position], axis=0)
             assert given.tolist() == [sum(x < 100 for x in found), sum(x >= 100 for x in found)]
     assert sorted(found) == sorted(first + x for first in FIRST for x in range(40))
+
+
+@pytest.mark.parametrize("kills", first_by_default([6, 20], 1))
+def test_ranks_that_are_killed_and_others_that_go_on_with_other_weights_lose_nothing(kills: int) -> None:
+    """What a rank had read since the last state is read again by others; weights change on all ranks at a step."""
+    chance, build, kept, state = random.Random(7), corpora(), list[int](), None
+    for number in range(kills):
+        count, weights, states = (3, 2, 4)[number % 3], {"web": chance.random(), "code": 1.0}, list[Any]()
+        for index in range(count):
+            with build(count, index).iterate(state=state) as elements:
+                elements.set_weights(weights)
+                kept += taken(elements, chance.randrange(3))
+                states.append(json.loads(json.dumps(elements.state_dict())))
+                taken(elements, chance.randrange(3))
+        state = merge_states(states)
+    kept += states_of(build, [MANY] * 3, state)[0]
+    assert sorted(kept) == sorted(first + x for first in FIRST for x in range(40))
 
 
 def test_a_mixture_that_cannot_be_divided_says_why() -> None:
