@@ -132,8 +132,11 @@ class AutotunedWorkers(Workers):
             tasks = TaskWorkers(self.scope, choice.workers, work.run_async, work.at_once)
             tasks.limit = tasks.limit if self.shared is None else self.shared.tasks
             return tasks
-        made, threads = (ThreadWorkers, None) if self.shared is None else (SharedThreads, self.shared.threads)
-        workers = made(self.scope, choice.workers, work.attempt, threads=threads)
+        if self.shared is None:
+            threads = self.scope.threads(choice.workers, "asyncdata-map", tuned=True)
+            workers = ThreadWorkers(self.scope, choice.workers, work.attempt, threads=threads)
+        else:
+            workers = SharedThreads(self.scope, choice.workers, work.attempt, threads=self.shared.threads)
         self.watch(workers)
         if self.tuning.alone:
             workers.pace = FixedChunkSizer(0.0)

@@ -177,10 +177,10 @@ class Scope:
         inner.sharing = self.sharing
         return inner
 
-    def threads(self, count: int, name: str) -> StageThreads:
-        """Return at most `count` threads for a stage, which stops them."""
+    def threads(self, count: int, name: str, tuned: bool = False) -> StageThreads:
+        """Return at most `count` threads for a stage, which stops them; `tuned` if AUTOTUNE chose that number."""
         if self.sharing is not None:
-            return self.sharing.threads(count, name)
+            return self.sharing.threads(count, name, tuned)
         return ThreadPool(self.owned.start, count, name)
 
     def sharing_threads(self, inputs: int) -> Scope:

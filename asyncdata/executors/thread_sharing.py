@@ -120,16 +120,18 @@ class ThreadSharing:
         """How many bytes a stage should have in flight at most: where many have some, few of each are soon needed."""
         return MOST_BYTES if self.inputs <= MANY else SHARED_BYTES // self.inputs
 
-    def threads(self, count: int, name: str) -> StageThreads:
-        """Return at most `count` threads for a stage."""
-        if self.claim(count):
+    def threads(self, count: int, name: str, tuned: bool = False) -> StageThreads:
+        """Return at most `count` threads for a stage; if that is AUTOTUNE's choice, as many as many inputs can have."""
+        tuned = tuned and self.inputs > MANY
+        if self.claim(count, 0 if tuned else WIDE):
             return OwnThreads(self, count, name)
-        self.pool.count = max(self.pool.count, count)
+        self.pool.count = self.pool.count if tuned else max(self.pool.count, count)
         return self.limited(count)
 
-    def claim(self, count: int) -> bool:
-        """Return whether there may be so many more threads that are not shared, until these are released."""
-        if self.own + count > max(self.most, WIDE * count):
+    def claim(self, count: int, stages: int = WIDE) -> bool:
+        """Return whether there may be so many more threads that are not shared, until these are released: also if so
+        many stages have as many."""
+        if self.own + count > max(self.most, stages * count):
             return False
         self.own += count
         return True
