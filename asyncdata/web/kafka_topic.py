@@ -31,9 +31,6 @@ EXTRA: Final = "'asyncdata[kafka]'"
 WAIT_MILLISECONDS: Final = 1000
 """How long the client waits for records before the broker is asked whether it is there."""
 
-CLOSE_SECONDS: Final = 1.0
-"""How long a connection that the client is making is waited for at the end."""
-
 PROBE_SECONDS: Final = 10.0
 """How long the broker may take to answer that."""
 
@@ -173,12 +170,11 @@ class KafkaReader:
                     await self.stop(self.consumer)
 
     async def stop(self, consumer: Any) -> None:
-        """Stop a client. One that is making a connection would leave it open, so that is waited for."""
-        connecting = getattr(consumer._client, "_get_conn_lock", asyncio.Lock())  # noqa: SLF001
-        with suppress(TimeoutError):
-            async with asyncio.timeout(CLOSE_SECONDS):
-                await connecting.acquire()
-        await consumer.stop()
+        """Stop a client, and close its connections, which it leaves open if it waits to try a request again."""
+        try:
+            await consumer.stop()
+        finally:
+            await consumer._client.close()  # noqa: SLF001
 
     async def connect(self) -> list[Any]:
         """Connect, and return the partitions of the topic."""
@@ -196,7 +192,7 @@ class KafkaReader:
                 topics = await consumer.topics()
                 break
             except self.kafka.errors.KafkaConnectionError as error:
-                await consumer.stop()
+                await self.stop(consumer)
                 self.consumer = None
                 await self.wait(error)
         self.again.received()
