@@ -20,10 +20,10 @@ from asyncdata.web.queued import Queued
 from tests.ports import reserved_ports
 from tests.queues import ListQueue
 from tests.web.gates import Gate
-from tests.web.queue_servers import KafkaServer, Server, nats_server, redis_server
+from tests.web.queue_servers import KafkaServer, Server, kafka_server, nats_server, redis_server
 from tests.web.stream_servers import EventServer, LineServer, SocketServer, StreamServer
 
-__all__ = ("DRIVERS",)
+__all__ = ("DRIVERS", "gated_kafka_driver")
 
 
 class RedisDriver(SourceDriver):
@@ -165,7 +165,7 @@ class KafkaDriver(SourceDriver):
     connections = 3
     """How many connections its client makes for one of other clients."""
 
-    def __init__(self, server: KafkaServer, gate: Gate) -> None:
+    def __init__(self, server: KafkaServer, gate: Gate | None = None) -> None:
         self.server = server
         self.gate = gate
         self.topic = server.topic(1)
@@ -420,6 +420,12 @@ def nats_driver(folder: Path) -> Iterator[SourceDriver]:
 
 @contextmanager
 def kafka_driver(folder: Path) -> Iterator[SourceDriver]:
+    with kafka_server() as server:
+        yield KafkaDriver(server)
+
+
+@contextmanager
+def gated_kafka_driver(folder: Path) -> Iterator[SourceDriver]:
     with reserved_ports(1) as (port,), Gate.before(port) as gate:
         server = KafkaServer(port, gate.port)
         try:

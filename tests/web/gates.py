@@ -42,7 +42,8 @@ class Gate:
                 ready.set()
                 await stop.wait()
                 server.close()
-                await asyncio.sleep(0)  # connections that were accepted are handled from here on
+                for _ in range(9):  # turns of the loop, until connections that were accepted are handled
+                    await asyncio.sleep(0)
                 gate.is_open = False
                 gate.drop()
                 while gate.handling:
@@ -101,6 +102,7 @@ class Gate:
         if not self.is_open:
             self.drop()
         await asyncio.gather(passed(reader, far_writer), passed(far_reader, writer), return_exceptions=True)
+        await asyncio.gather(*[one.wait_closed() for one in both], return_exceptions=True)
         self.writers -= both
 
 

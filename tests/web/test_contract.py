@@ -13,7 +13,7 @@ import pytest
 
 from asyncdata.testing.sources import CLAUSES, Clause
 from tests.running import taken
-from tests.web.drivers import DRIVERS
+from tests.web.drivers import DRIVERS, gated_kafka_driver
 from tests.web.gates import virtual_pauses
 from tests.web.killing import PROGRAMS, killed
 from tests.web.programs import queue_trainer
@@ -23,9 +23,13 @@ pytestmark = [pytest.mark.web, pytest.mark.usefixtures("nothing_left")]
 BEHIND_GATES = ("redis", "redis_6", "nats", "events", "events_compressed", "websocket")
 
 
+GATED_KAFKA = "kafka behind a gate"
+
+
 @pytest.fixture
 def driver(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
-    with DRIVERS[request.param][1](tmp_path) as made:
+    make = gated_kafka_driver if request.param == GATED_KAFKA else DRIVERS[request.param][1]
+    with make(tmp_path) as made:
         yield made
 
 
@@ -43,7 +47,7 @@ def test_source(driver: Any, clause: Clause) -> None:
     clause.check(driver)
 
 
-@pytest.mark.parametrize("driver", [*BEHIND_GATES, "kafka"], indirect=True)
+@pytest.mark.parametrize("driver", [*BEHIND_GATES, GATED_KAFKA], indirect=True)
 def test_connections_that_break_lose_and_repeat_nothing(driver: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     with virtual_pauses(monkeypatch), driver.following().iterate() as items:
         for start in range(0, 30, 5):
@@ -54,7 +58,7 @@ def test_connections_that_break_lose_and_repeat_nothing(driver: Any, monkeypatch
 
 
 @pytest.mark.parametrize("kills", [2, pytest.param(20, marks=[pytest.mark.slow, pytest.mark.timeout(900)])])
-@pytest.mark.parametrize("driver", ["redis", "nats", "kafka"], indirect=True)
+@pytest.mark.parametrize("driver", ["redis", "nats", GATED_KAFKA], indirect=True)
 def test_good_messages_are_trained_on_once_whoever_is_killed(driver: Any, kills: int, tmp_path: Path) -> None:
     """The trainer is killed, and the server, or its connections where it keeps nothing, as many times each."""
     count, saved = 80 * (kills + 1), tmp_path / "saved.json"
