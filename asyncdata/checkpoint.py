@@ -276,11 +276,15 @@ def state_of_share(state: Any, shares: list[Share]) -> Any:
     merged."""
     if not isinstance(state, Mapping) or "ranks" not in state:
         return cast("Any", state)
-    states = [checked(one) for one in cast("Mapping[str, list[Any]]", state)["ranks"]]
+    states = list[Any]()
+    for one in cast("Mapping[str, list[Any]]", state)["ranks"]:
+        if checked(one) not in states:  # several processes may read the same share
+            states.append(one)
     mine = [list(share) for share in shares]
     own = next((one for one in states if one["shares"] == mine), None)
-    if own is not None and len(states) > 1:
-        dealt_places(states)
+    of_each_share = {str(one["shares"]): one for one in states}
+    if own is not None and len(of_each_share) > 1:
+        dealt_places([*of_each_share.values()])
     return own or merge_states(states)
 
 

@@ -308,6 +308,18 @@ def test_one_state_of_all_where_nothing_is_shared(tmp_path: Path) -> None:
     assert [*ad.Dataset.range(5).iterate(state=load_shares(tmp_path))] == [1, 2, 3, 4]
 
 
+@pytest.mark.parametrize("count", [2, 3])
+def test_processes_that_read_the_same_share_have_one_state(count: int) -> None:
+    """As those of one model that is divided among them."""
+    states = list[Any]()
+    for index in (0, 0, 1, 1):
+        with shared(2, index).iterate() as batches:
+            next(batches)
+            states.append(batches.state_dict())
+    rest = [batch for index in range(count) for batch in shared(count, index).iterate(state={"ranks": states})]
+    assert sum(len(batch) for batch in rest) == 20
+
+
 def test_states_of_several_checkpoints_are_refused(tmp_path: Path) -> None:
     for checkpoint, indices in ((100, (0, 1, 2)), (200, (1,))):
         for index in indices:
