@@ -224,7 +224,7 @@ def folders(folder: Path, arguments: Arguments, report: Report, found: Mapping[s
         cache.merge()
         ds = ad.LitDataset(path, index=True)
         peers = {shuffle: litdata.StreamingDataset(path, shuffle=shuffle) for shuffle in (False, True)}
-        against(report, "LitData", count, AtMost(2), rounds, ds, "litdata", peers)
+        against(report, "LitData", count, AtLeast(2), rounds, ds, "litdata", peers)
 
 
 def against(
