@@ -4,32 +4,39 @@ Layout, lowest first. A module imports only from those before it (`tests/test_ar
 Names in brackets are the files to begin with.
 
     lazy_names        how a package imports a module when a name of it is asked for first
-    errors            the exceptions of the package
+    errors            the exceptions of the package, which hide secrets in their texts (redaction)
+    system/           what surrounds a pipeline: forks (forks), Ctrl-C and signals (sigint, signal_handlers), cores,
+                      memory (host_resources), ranks (rank), packages that may be missing (optional_packages)
     memory/           reused buffers for large arrays, copies by two threads, `empty()`
     elements/         elements: nested structures, specs, columns, ragged rows, tensors
-    options           Options and the constants of tf.data
-    runtime/          what exists while elements flow: blocks (block), positions of elements (tickets), queues (queue),
-                      the memory budget (memory_budget), Ctrl-C (sigint), resharding (resharding), ranks (rank)
     formats/          bytes to records and back, without I/O; compressions (compression)
+    options           Options and the constants of tf.data; Cluster (cluster_settings)
+    runtime/          what exists while elements flow: blocks (block), positions of elements (tickets), queues (queue),
+                      the memory budget (memory_budget), resharding (resharding)
+    statistics/       what is counted while a pipeline runs (statistics), and which resource is the limit (bottleneck)
     storage/          bytes at a path or URL: local files, object stores (objects), retries (retries), a cache on disk
     executors/        how functions are called: in threads, as tasks, in worker processes; the order of results and how
                       many are in flight (inflight_window), AUTOTUNE (autotune); process/: the pool, and what happens
                       when a worker dies (pool)
-    cluster/          the same calls made by actors of a Ray cluster
-    graph/            the tree of nodes (node), the stages that run them (stages), rewrite rules (optimizer), and what
-                      makes two pipelines the same (identity, content_hash)
+    graph/            the tree of nodes (node), the stages that run them (stages), which workers a step has
     sources/          the nodes without an input, a file for each kind
     transforms/       the nodes with inputs, a file for each method; how some resume (interleave_position)
-    engines/          where a pipeline runs: current loop, thread, no loop, a process of its own
+    engines/          where a pipeline runs: current loop, thread, no loop
+    identity/         what makes two pipelines the same (labels, content_hash), and whether a position fits one
+                      (position_check, similar_plan, mixtures)
+    cluster/          the same calls made by actors of a Ray cluster
     devices/          copies to an accelerator: the thread that copies (copy_thread), what the consumer reads (queue)
+    planning/         what becomes of a plan before it runs: rewrite rules (optimizer), steps that a cluster runs
+    observe/          traces, pictures of the plan, metrics, the dashboard
+    process_engine/   a pipeline in a process of its own
     checkpoint        states: what they hold, whether they fit a pipeline, saving and merging them
     persistence/      elements on disk: caches, snapshots, saved datasets, shards
     grouping          the methods of Dataset that put elements together, or take them apart
     transformations   its other methods that return a dataset; what they are given (transformation_arguments)
     iterator          one pass over a dataset
-    integrations/     loaders of PyTorch, Lightning, Keras
-    observe/          statistics, bottleneck, progress bar, traces, dashboard
+    integrations/     loaders of PyTorch, Lightning, Keras; progress bars
     web/              channels that services fill, streams from elsewhere, and an ASGI application that takes data in
+    recorder/         which records made an element, logs of runs, and records left out
     dataset, tee      the class Dataset, and what its methods are given (dataset_arguments); several consumers of one
                       iteration
     readers/          the datasets of files that users see, a file for each format
@@ -48,7 +55,7 @@ from asyncdata.lazy_names import importer
 if TYPE_CHECKING:
     from asyncdata import checkpoint, experimental, observe, web
     from asyncdata import errors as errors
-    from asyncdata.cluster.settings import Cluster
+    from asyncdata.cluster_settings import Cluster
     from asyncdata.dataset import Dataset
     from asyncdata.elements.ragged import Ragged
     from asyncdata.elements.spec import RaggedTensorSpec, TensorSpec
@@ -171,7 +178,7 @@ SUBMODULES: Final = ("checkpoint", "errors", "experimental", "observe", "web")
 """Modules that are there without an import of their own."""
 
 MODULES: Final = {
-    "cluster.settings": ("Cluster",),
+    "cluster_settings": ("Cluster",),
     "dataset": ("Dataset",),
     "elements.ragged": ("Ragged",),
     "elements.spec": ("RaggedTensorSpec", "TensorSpec"),

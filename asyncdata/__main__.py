@@ -21,8 +21,8 @@ from asyncdata.cli import (
     trace_record,
 )
 from asyncdata.demo import command as demo
-from asyncdata.runtime.redaction import redacted
-from asyncdata.runtime.standard_descriptors import take_standard_descriptors
+from asyncdata.redaction import redacted
+from asyncdata.system.standard_descriptors import take_standard_descriptors
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -22,13 +22,13 @@ from typing import Any, Final, NamedTuple, cast
 from asyncdata.errors import ResumeError
 from asyncdata.executors.element_rng import Chance
 from asyncdata.graph.node import Node, nodes_of
-from asyncdata.graph.optimizer import settle
 from asyncdata.options import Options
-from asyncdata.runtime.checksum import has_checksum, with_checksum
+from asyncdata.planning.optimizer import settle
 from asyncdata.runtime.json_text import parse_json
 from asyncdata.runtime.resharding import Resharding, Share
 from asyncdata.runtime.tickets import END, FRESH, Position, Start, decode, natural
 from asyncdata.sources.file_list_digest import label_text
+from asyncdata.system.checksum import has_checksum, with_checksum
 
 __all__ = (
     "SHARE_FILES",
@@ -104,7 +104,7 @@ class ResumePoint(NamedTuple):
 
 def plan_labels(plan: Node) -> list[str]:
     """Return a plan as text: what must not change between saving a state and resuming from it."""
-    from asyncdata.graph.identity import words_of
+    from asyncdata.identity.labels import words_of
 
     return [words for node in nodes_of(plan) if (words := words_of(node)) is not None]
 
@@ -132,7 +132,7 @@ def shares_of(plan: Node) -> list[Share]:
 
 def fingerprint(plan: Node) -> str:
     """Return a hash of a plan's account, of the arguments that it leaves out and of the seeds that the user chose."""
-    from asyncdata.graph.content_hash import contents
+    from asyncdata.identity.content_hash import contents
 
     described = json.dumps([plan_labels(plan), contents(plan), chosen_seeds(plan)])
     return blake2b(described.encode(), digest_size=16).hexdigest()
@@ -140,9 +140,9 @@ def fingerprint(plan: Node) -> str:
 
 def state_header(place: ResumePoint, options: Options) -> dict[str, Any]:
     """Return the part that all states of a run share."""
-    from asyncdata.graph.exclusion import exclusion_digest
-    from asyncdata.graph.mixtures import mixtures_in
-    from asyncdata.graph.similar_plan import unordered_steps
+    from asyncdata.identity.exclusion import exclusion_digest
+    from asyncdata.identity.mixtures import mixtures_in
+    from asyncdata.identity.similar_plan import unordered_steps
 
     excluded = exclusion_digest(place.plan)
     unordered = unordered_steps(settle(place.plan, options))
@@ -167,7 +167,7 @@ def state_of(state_header: Mapping[str, Any], delivered: int, position: Position
 
 def origin_of(place: ResumePoint, state_header: Mapping[str, Any], step: int, ticket: Any) -> dict[str, Any]:
     """Return the origin of element `step` of a run; the caller may change it."""
-    from asyncdata.graph.exclusion import left_in
+    from asyncdata.identity.exclusion import left_in
 
     rest = left_in(place.plan)
     ticket = ticket if rest is None else rest(ticket)
@@ -183,7 +183,7 @@ def place_of_origins(plan: Node, origins: Sequence[Mapping[str, Any]]) -> Resume
 
     An origin of any share will do, as its elements are found by what they are, and not by their places in it.
     """
-    from asyncdata.graph.mixtures import fit_mixtures
+    from asyncdata.identity.mixtures import fit_mixtures
 
     plan, first = fit_mixtures(plan_of_worker(plan, origins[0]), {**origins[0], "position": None}, True)
     check_same_plan(first, plan)
@@ -214,10 +214,10 @@ def check_seeds(seeds: Mapping[int, int], plan: Node) -> None:
 
 def place_of(plan: Node, state: Mapping[str, Any], strict: bool, options: Options) -> ResumePoint:
     """Return where a run of `plan` with these options continues from `state`; `ResumeError` if the two do not fit."""
-    from asyncdata.graph.exclusion import check_exclusion
-    from asyncdata.graph.mixtures import fit_mixtures
-    from asyncdata.graph.position_check import check_position
-    from asyncdata.graph.similar_plan import check_changes, check_order, matched_steps, steps_with_words
+    from asyncdata.identity.exclusion import check_exclusion
+    from asyncdata.identity.mixtures import fit_mixtures
+    from asyncdata.identity.position_check import check_position
+    from asyncdata.identity.similar_plan import check_changes, check_order, matched_steps, steps_with_words
 
     given = plan
     plan, saved = fit_mixtures(plan, checked(state_of_share(state, shares_of(plan))), strict)
@@ -266,7 +266,7 @@ def file_lists(words: Sequence[str]) -> list[str]:
 
 def plan_of_next_epoch(plan: Node) -> Node:
     """Return the plan of the epochs after one that resumed from a state."""
-    from asyncdata.graph.mixtures import with_program_weights
+    from asyncdata.identity.mixtures import with_program_weights
 
     return with_program_weights(plan)
 
@@ -460,7 +460,7 @@ def compare(was: list[str], plan: Node, version: int = VERSION) -> None:
 
 def words_in(version: int) -> Callable[[Node], str | None]:
     """Return the function whose texts states of a version have."""
-    from asyncdata.graph.identity import words_of
+    from asyncdata.identity.labels import words_of
 
     return IDENTITY if version == OLDEST else words_of
 

@@ -36,14 +36,14 @@ from asyncdata.elements.structure import as_arrays, check_signature, conform, op
 from asyncdata.elements.validation import check_choice, check_flag
 from asyncdata.engines.base import running_loop
 from asyncdata.engines.no_loop import elements_by_hand
+from asyncdata.epochs import Epochs
 from asyncdata.errors import PlanError
 from asyncdata.executors.function_call import Call
 from asyncdata.formats.record_limits import CACHED_RECORD_BYTES
-from asyncdata.graph.epochs import Epochs
 from asyncdata.graph.node import Node, check_count
-from asyncdata.graph.optimizer import Planner
 from asyncdata.iterator import DatasetIterator, next_block
 from asyncdata.options import Options
+from asyncdata.planning.optimizer import Planner
 from asyncdata.sources.in_memory import Chosen, Counter, Elements, Items, Random, Range, Slices, Source, Tensors
 from asyncdata.transformations import Transformations, dataset_for
 from asyncdata.transforms.map import Map
@@ -53,8 +53,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from asyncdata.integrations.loader import Loader
+    from asyncdata.integrations.progress import Progress
     from asyncdata.observe.explanation import Explanation
-    from asyncdata.observe.progress import Progress
     from asyncdata.persistence.saved_dataset import Saved
     from asyncdata.persistence.shard_formats import ShardFormat
     from asyncdata.recorder.exclusion import Exclusion
@@ -867,7 +867,7 @@ class Dataset(Transformations[T_co]):
         >>> len(squares), squares[3]
         (4, (3, 9))
         """
-        from asyncdata.graph.content_hash import contents
+        from asyncdata.identity.content_hash import contents
         from asyncdata.persistence.saved_dataset import save
         from asyncdata.storage import local_path
 
@@ -992,7 +992,7 @@ class Dataset(Transformations[T_co]):
         storage_options: Mapping[str, Any] | None,
         progress: Callable[[int, int], object] | None,
     ) -> list[str]:
-        from asyncdata.graph.content_hash import contents
+        from asyncdata.identity.content_hash import contents
         from asyncdata.persistence.shards import ShardedWrite
 
         digests_seeds_total = contents(self._plan), chosen_seeds(self._plan), self.cardinality()
@@ -1283,7 +1283,7 @@ class Dataset(Transformations[T_co]):
         numbers: 100%|██████████| 5/5 [00:00<00:00, 9532.51 elements/s, waiting 3%]
         [0, 1, 2, 3, 4]
         """
-        from asyncdata.observe.progress import progress_of
+        from asyncdata.integrations.progress import progress_of
 
         return progress_of(self.iterate, self._plan.cardinality, description)
 

@@ -22,7 +22,7 @@ from asyncio import QueueFull
 from multiprocessing import current_process
 from typing import Any
 
-from asyncdata.runtime.redaction import redacted
+from asyncdata.redaction import redacted
 
 __all__ = (
     "AsyncDataError",

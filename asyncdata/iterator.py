@@ -23,24 +23,24 @@ from asyncdata.engines.stall import Patience
 from asyncdata.engines.thread import thread_engine
 from asyncdata.errors import ClosedError, ConcurrentUseError, PlanError, StructureError
 from asyncdata.graph.node import Node, UnseekableError, check_count, nodes_of, scaled
-from asyncdata.graph.optimizer import Planner
-from asyncdata.observe.consumer import ConsumerTimes
 from asyncdata.options import UNKNOWN_CARDINALITY
-from asyncdata.runtime import forks
+from asyncdata.planning.optimizer import Planner
 from asyncdata.runtime.block import DELIVERED, Block, Failure, fail
-from asyncdata.runtime.closing import Closable
 from asyncdata.runtime.memory_budget import MemoryBudget
 from asyncdata.runtime.meter import Meters
 from asyncdata.runtime.queue import AT_EXIT
-from asyncdata.runtime.sigint import DeferredInterrupts, DeferredSigint
-from asyncdata.runtime.standard_descriptors import take_standard_descriptors
 from asyncdata.runtime.tickets import END, Position, Start
+from asyncdata.statistics.consumer import ConsumerTimes
+from asyncdata.system import forks
+from asyncdata.system.closing import Closable
+from asyncdata.system.sigint import DeferredInterrupts, DeferredSigint
+from asyncdata.system.standard_descriptors import take_standard_descriptors
 from asyncdata.transforms.prefetch_to_device import PrefetchToDevice, split_at_device
 
 if TYPE_CHECKING:
-    from asyncdata.observe.bottleneck import Bottleneck
-    from asyncdata.observe.statistics import Statistics
-    from asyncdata.recorder.log import Occasion, RunLog
+    from asyncdata.persistence.run_log import Occasion, RunLog
+    from asyncdata.statistics.bottleneck import Bottleneck
+    from asyncdata.statistics.statistics import Statistics
 
 __all__ = (
     "DatasetIterator",
@@ -509,7 +509,7 @@ class Reader:
     def host_engine(self, run: RunSpec, loop: asyncio.AbstractEventLoop | None) -> Engine:
         """Return the engine for the pipeline."""
         if self.placement == "process":
-            from asyncdata.engines.process.engine import ProcessEngine
+            from asyncdata.process_engine.engine import ProcessEngine
 
             return ProcessEngine(split_at_device(self.user_plan)[0], self.options, run)
         if self.placement == "thread":
@@ -519,9 +519,9 @@ class Reader:
     def stats(self) -> Statistics:
         """Return the statistics of the pipeline so far."""
         from asyncdata.devices.engine import DeviceEngine
-        from asyncdata.engines.process.engine import ProcessEngine
         from asyncdata.engines.stats import stats_of
-        from asyncdata.observe.statistics import statistics_of
+        from asyncdata.process_engine.engine import ProcessEngine
+        from asyncdata.statistics.statistics import statistics_of
 
         found = self.host.stats() if isinstance(self.host, ProcessEngine) else None
         if found is None:
@@ -570,7 +570,7 @@ class Reader:
 
     def set_weights(self, weights: Any) -> None:
         """Start again at the next element with other weights of a mixture; what was read ahead is made again."""
-        from asyncdata.graph.mixtures import with_weights
+        from asyncdata.identity.mixtures import with_weights
 
         if self.user_plan.once:
             raise PlanError(
@@ -745,7 +745,7 @@ class DatasetIterator(Closable, Generic[T]):
         >>> found.step
         'consumer'
         """
-        from asyncdata.observe.bottleneck import bottleneck_of
+        from asyncdata.statistics.bottleneck import bottleneck_of
 
         return bottleneck_of(self.stats())
 
@@ -942,7 +942,7 @@ def moved() -> ClosedError:
 
 def log_of(path: str | PathLike[str], place: ResumePoint) -> RunLog:
     """Return the log of a run from a place on."""
-    from asyncdata.recorder.log import RunLog
+    from asyncdata.persistence.run_log import RunLog
 
     return RunLog.of(path, place)
 
@@ -959,7 +959,7 @@ def copies_to_device(node: PrefetchToDevice) -> Callable[[Engine], Engine]:
 def run_statistics(plan: Node, run: RunSpec, times: ConsumerTimes, placement: str) -> Statistics:
     """Return the statistics of a run, whose iterator may be gone."""
     from asyncdata.engines.stats import stats_of
-    from asyncdata.observe.statistics import statistics_of
+    from asyncdata.statistics.statistics import statistics_of
 
     found = stats_of(plan, run.meters, run.budget)
     *steps, last = found.steps

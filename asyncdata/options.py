@@ -9,10 +9,10 @@ from math import inf
 from os import PathLike
 from typing import Any, Final, Literal, TypeAlias, cast
 
-from asyncdata.cluster.settings import Cluster
+from asyncdata.cluster_settings import Cluster
 from asyncdata.elements.validation import check_choice
 from asyncdata.errors import PlanError
-from asyncdata.runtime.redaction import redacted
+from asyncdata.redaction import redacted
 
 __all__ = ("AUTOTUNE", "INFINITE_CARDINALITY", "UNKNOWN_CARDINALITY", "Options", "Placement")
 

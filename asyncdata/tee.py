@@ -15,13 +15,13 @@ from typing import Any, Final, Generic, NamedTuple, Self, TypeVar
 from asyncdata.elements.isolation import isolated
 from asyncdata.errors import ClosedError
 from asyncdata.iterator import DatasetIterator, ExclusiveUse, Reader, ended_by, next_within, ready_elements
-from asyncdata.observe.bottleneck import Bottleneck
-from asyncdata.observe.statistics import Statistics
-from asyncdata.runtime import forks
 from asyncdata.runtime.block import fail
-from asyncdata.runtime.closing import Closable
 from asyncdata.runtime.queue import LoopSignal, Signal, ThreadSignal
-from asyncdata.runtime.sigint import DeferredInterrupts, DeferredSigint
+from asyncdata.statistics.bottleneck import Bottleneck
+from asyncdata.statistics.statistics import Statistics
+from asyncdata.system import forks
+from asyncdata.system.closing import Closable
+from asyncdata.system.sigint import DeferredInterrupts, DeferredSigint
 
 __all__ = ("Consumer", "consumers")
 

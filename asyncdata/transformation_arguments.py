@@ -14,8 +14,8 @@ from asyncdata.errors import PlanError
 from asyncdata.executors.function_call import Call
 from asyncdata.formats.record_limits import CACHED_RECORD_BYTES
 from asyncdata.graph.node import Node, check_arguments, check_count
-from asyncdata.graph.optimizer import check_rules
 from asyncdata.options import Options
+from asyncdata.planning.optimizer import check_rules
 
 if TYPE_CHECKING:
     from asyncdata.persistence.file_cache import FileCache

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from asyncdata import checkpoint
 from asyncdata.formats import offset_index, tfrecord_index
+from asyncdata.persistence import run_log as log
 from asyncdata.persistence import saved_dataset
-from asyncdata.recorder import log
 from asyncdata.web import folder
 
 PAGE = Path(__file__).parents[1] / "docs" / "compatibility.md"

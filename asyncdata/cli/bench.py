@@ -10,8 +10,8 @@ from asyncdata.cli.doctor import observed, present, print_errors
 from asyncdata.cli.pipeline_file import add_arguments, pipeline_of
 from asyncdata.dataset import Dataset
 from asyncdata.graph.node import Node, nodes_of
-from asyncdata.observe.table import memory, time_of
 from asyncdata.options import Options
+from asyncdata.statistics.table import memory, time_of
 
 try:
     from resource import RUSAGE_SELF, getrusage

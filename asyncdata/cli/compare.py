@@ -18,8 +18,8 @@ import numpy as np
 
 from asyncdata.cli.pipeline_file import check_file, positive, value_of
 from asyncdata.errors import PlanError, StageError
-from asyncdata.observe.table import memory, time_of
-from asyncdata.runtime.optional_packages import require
+from asyncdata.statistics.table import memory, time_of
+from asyncdata.system.optional_packages import require
 
 __all__ = ("add_parser", "run")
 

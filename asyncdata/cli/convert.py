@@ -14,7 +14,7 @@ from asyncdata.cli.csv_rows import csv_rows
 from asyncdata.cli.recognised import Found, as_examples, found_at
 from asyncdata.dataset import Dataset
 from asyncdata.formats.tf_example import decode_example, make_example
-from asyncdata.runtime.redaction import redacted
+from asyncdata.redaction import redacted
 from asyncdata.storage import is_local
 
 __all__ = ("add_parser",)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from asyncdata.cli.arguments import local
 from asyncdata.errors import PlanError
-from asyncdata.runtime.optional_packages import require
+from asyncdata.system.optional_packages import require
 from asyncdata.web.dead_letters import DeadLetters, Letter
 from asyncdata.web.decoding import format_of
 from asyncdata.web.durable import DurableChannel, send_checked

@@ -11,8 +11,8 @@ from typing import Any, Final
 from asyncdata.cli.pipeline_file import add_arguments, pipeline_of
 from asyncdata.dataset import Dataset
 from asyncdata.iterator import DatasetIterator
-from asyncdata.observe.bottleneck import Bottleneck, bottleneck_of
-from asyncdata.observe.statistics import Statistics
+from asyncdata.statistics.bottleneck import Bottleneck, bottleneck_of
+from asyncdata.statistics.statistics import Statistics
 
 __all__ = ("add_parser", "observed", "present", "print_errors", "read", "run")
 

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 from asyncdata.cli.arguments import local
 from asyncdata.cli.shards import FORMATS, Shards
 from asyncdata.errors import PlanError
-from asyncdata.runtime.loopback import is_loopback
-from asyncdata.runtime.optional_packages import require
-from asyncdata.runtime.redaction import redacted
+from asyncdata.redaction import redacted
+from asyncdata.system.loopback import is_loopback
+from asyncdata.system.optional_packages import require
 from asyncdata.web.consumer import Consumer
 from asyncdata.web.durable import DurableChannel
 from asyncdata.web.http import Ingest, Limits

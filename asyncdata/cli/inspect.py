@@ -15,7 +15,7 @@ from asyncdata.cli.arguments import add_storage_option, storage_options
 from asyncdata.cli.recognised import Found, as_examples, found_at
 from asyncdata.dataset import Dataset
 from asyncdata.formats.tf_example import decode_example
-from asyncdata.runtime.redaction import redacted
+from asyncdata.redaction import redacted
 from asyncdata.storage import size_of
 
 __all__ = ("add_parser", "described", "shortened", "shown")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from asyncdata.recorder.log_files import paths_of
+from asyncdata.persistence.run_log_files import paths_of
 from asyncdata.recorder.log_reader import Logs, read_logs
 
 __all__ = ("logs_in",)

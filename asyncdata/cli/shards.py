@@ -15,9 +15,9 @@ from asyncdata.errors import PlanError
 from asyncdata.formats.tfrecord import frame
 from asyncdata.iterator import DatasetIterator
 from asyncdata.runtime.json_text import parse_json
-from asyncdata.runtime.optional_packages import require
 from asyncdata.storage.atomic_write import write_atomically
 from asyncdata.storage.sinks import check_writable, sink_for
+from asyncdata.system.optional_packages import require
 from asyncdata.web.channel_writers import DiskWriter, Payload
 from asyncdata.web.decoding import BodyError, format_of
 from asyncdata.web.durable import DurableChannel, trim

@@ -12,14 +12,14 @@ from typing import Any, ClassVar, Final, Generic, TypeVar
 from asyncdata.cluster.pool import ActorPool, RemoteFunction
 from asyncdata.cluster.ray_transport import RayTransport, ray_of
 from asyncdata.cluster.remote_run import RunPool
-from asyncdata.cluster.settings import Cluster
 from asyncdata.cluster.transport import CALLS, RUNS, ActorKind, Transport
 from asyncdata.cluster.workers import ClusterWorkers
+from asyncdata.cluster_settings import Cluster
 from asyncdata.errors import PlanError, StageError
 from asyncdata.executors.group_work import GroupWork
 from asyncdata.executors.process.workers import pickled
 from asyncdata.executors.workers import RemoteExecutor, Workers
-from asyncdata.runtime import forks
+from asyncdata.system import forks
 
 __all__ = (
     "ActorPoolHandle",

@@ -15,8 +15,8 @@ from typing import Any, Final
 
 from asyncdata.cluster.actor import CallReply, Greeting
 from asyncdata.cluster.parcel import Parcel
-from asyncdata.cluster.settings import Cluster
 from asyncdata.cluster.transport import GREET, SHUT_DOWN, Actor, Loss, Transport
+from asyncdata.cluster_settings import Cluster
 from asyncdata.errors import AsyncDataError, StageError
 
 __all__ = ("ActorPool", "Killed", "PendingCall", "PoolActor", "RemoteFunction")

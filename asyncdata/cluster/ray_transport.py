@@ -8,11 +8,11 @@ from functools import partial
 from typing import Any, Final
 
 from asyncdata.cluster.actor import Greeting
-from asyncdata.cluster.settings import Cluster
 from asyncdata.cluster.transport import GREET, SHUT_DOWN, Actor, ActorKind, Arrived, Loss
+from asyncdata.cluster_settings import Cluster
 from asyncdata.errors import StageError
 from asyncdata.executors.global_random import seed_process
-from asyncdata.runtime.optional_packages import require
+from asyncdata.system.optional_packages import require
 
 __all__ = ("RayTransport", "ray_of")
 

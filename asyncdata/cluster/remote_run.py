@@ -13,8 +13,8 @@ from asyncdata.cluster.actor import CallReply
 from asyncdata.cluster.chunk import Chunk, Place
 from asyncdata.cluster.parcel import Parcel
 from asyncdata.cluster.pool import ActorPool, Killed, PendingCall, PoolActor
-from asyncdata.cluster.settings import Cluster
 from asyncdata.cluster.transport import Transport
+from asyncdata.cluster_settings import Cluster
 from asyncdata.errors import StageError
 from asyncdata.executors.process.shm_arena import dump_by_value
 from asyncdata.runtime.block import Block

@@ -22,8 +22,8 @@ from asyncdata.executors.process.task import RemoteError
 from asyncdata.graph.node import Node
 from asyncdata.options import AUTOTUNE
 from asyncdata.runtime.block import Block
-from asyncdata.runtime.sigint import DeferredInterrupts
 from asyncdata.runtime.tickets import Start
+from asyncdata.system.sigint import DeferredInterrupts
 from asyncdata.transforms.filter import Filter
 from asyncdata.transforms.map import Map
 from asyncdata.transforms.prefetch import Prefetch

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from asyncdata.runtime import optional_packages
+from asyncdata.system import optional_packages
 
 __all__ = ("require",)
 

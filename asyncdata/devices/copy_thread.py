@@ -16,10 +16,10 @@ from asyncdata.devices.staging import StagedArrays, Staging
 from asyncdata.executors.function_call import ThreadPool, noted
 from asyncdata.memory.memcpy import helper_count
 from asyncdata.runtime.block import Block, Failure
-from asyncdata.runtime.host_resources import usable_cores
 from asyncdata.runtime.queue import BlockQueue
 from asyncdata.runtime.spans import RECORDERS, record
 from asyncdata.runtime.tickets import Tickets
+from asyncdata.system.host_resources import usable_cores
 from asyncdata.transforms.prefetch_to_device import PrefetchToDevice
 
 __all__ = ("Batch", "CopyThread", "Credit", "End", "Pause", "Task")

@@ -9,7 +9,7 @@ from asyncdata.devices.base import DONE, Event, Sent, is_array
 from asyncdata.devices.element_arrays import reusable
 from asyncdata.devices.packed_layout import PackedArray
 from asyncdata.elements.tensors import tensor_of
-from asyncdata.runtime.optional_packages import require
+from asyncdata.system.optional_packages import require
 
 __all__ = ("CpuDevice",)
 

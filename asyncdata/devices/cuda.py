@@ -14,7 +14,7 @@ from asyncdata.devices.packed_layout import PackedArray
 from asyncdata.devices.pinned_memory import HostMemory, PinnedMemory
 from asyncdata.elements.tensors import tensor_of, tensor_parts
 from asyncdata.errors import DeviceNotFoundError
-from asyncdata.runtime.optional_packages import require
+from asyncdata.system.optional_packages import require
 
 __all__ = ("CudaDevice",)
 

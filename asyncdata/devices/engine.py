@@ -18,10 +18,10 @@ from asyncdata.devices.queue import DeviceQueue
 from asyncdata.engines.base import END_TIMEOUT, Engine
 from asyncdata.engines.stall import Patience
 from asyncdata.errors import StageError
-from asyncdata.observe.statistics import EMPTY, StepStatistics
-from asyncdata.runtime import forks
 from asyncdata.runtime.queue import AT_EXIT, BlockQueue
-from asyncdata.runtime.sigint import DeferredInterrupts
+from asyncdata.statistics.statistics import EMPTY, StepStatistics
+from asyncdata.system import forks
+from asyncdata.system.sigint import DeferredInterrupts
 from asyncdata.transforms.prefetch_to_device import PrefetchToDevice
 
 __all__ = ("DeviceEngine",)

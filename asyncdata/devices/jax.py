@@ -12,7 +12,7 @@ from asyncdata.devices.base import DONE, Event, Sent, is_array
 from asyncdata.devices.packed_layout import PackedArray
 from asyncdata.elements.tensors import as_array, is_tensor
 from asyncdata.errors import PlanError
-from asyncdata.runtime.optional_packages import require
+from asyncdata.system.optional_packages import require
 
 __all__ = ("JaxDevice",)
 

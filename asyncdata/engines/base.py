@@ -18,13 +18,13 @@ from asyncdata.engines.stall import LoopWatch, Patience
 from asyncdata.errors import StageError
 from asyncdata.graph.node import Node, nodes_of
 from asyncdata.memory.output_buffers import without_output_buffers
-from asyncdata.runtime import forks
 from asyncdata.runtime.memory_budget import MemoryBudget
 from asyncdata.runtime.meter import Meters
 from asyncdata.runtime.queue import BlockQueue, BufferSize, LoopQueue, LoopSignal, ThreadSignal, clock_of
-from asyncdata.runtime.sigint import DeferredInterrupts, DeferredSigint
-from asyncdata.runtime.signal_handlers import DeferredHandlers, start_thread
 from asyncdata.runtime.tickets import Start
+from asyncdata.system import forks
+from asyncdata.system.sigint import DeferredInterrupts, DeferredSigint
+from asyncdata.system.signal_handlers import DeferredHandlers, start_thread
 from asyncdata.transforms.prefetch import Prefetch
 
 __all__ = (

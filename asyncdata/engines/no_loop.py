@@ -16,7 +16,7 @@ from asyncdata.graph.node import Node
 from asyncdata.memory.buffer_pool import keep_memory_warm
 from asyncdata.memory.output_buffers import without_output_buffers
 from asyncdata.runtime.block import Block, Demand, Failure, fail
-from asyncdata.runtime.sigint import DeferredInterrupts, DeferredSigint
+from asyncdata.system.sigint import DeferredInterrupts, DeferredSigint
 
 __all__ = ("driven", "elements_by_hand")
 

@@ -16,12 +16,12 @@ from asyncdata.graph.node import Node
 from asyncdata.graph.stages import fill
 from asyncdata.memory.buffer_pool import keep_memory_warm
 from asyncdata.memory.memcpy import HELP
-from asyncdata.runtime import forks
-from asyncdata.runtime.host_resources import usable_cores
 from asyncdata.runtime.memory_budget import MemoryBudget
 from asyncdata.runtime.meter import Meters
 from asyncdata.runtime.queue import LoopQueue, clock_of
 from asyncdata.runtime.tickets import FRESH, Start
+from asyncdata.system import forks
+from asyncdata.system.host_resources import usable_cores
 
 __all__ = ("Pipeline", "first_of")
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from asyncdata.runtime.meter import Meter
 
 if TYPE_CHECKING:
-    from asyncdata.observe.statistics import StepStatistics
+    from asyncdata.statistics.statistics import StepStatistics
 
 __all__ = ("stall_report",)
 
@@ -45,7 +45,7 @@ def stall_report(
 ) -> str:
     """Return which step waits for what after so many seconds, and the stacks of the user's code in threads and
     tasks."""
-    from asyncdata.observe.table import time_of
+    from asyncdata.statistics.table import time_of
 
     places = [*places_of_threads(threads)]
     blocked = [place for place in places if place.blocks]
@@ -64,7 +64,7 @@ def stall_report(
 
 def culprit(steps: list[StepStatistics], places: list[Place]) -> str:
     """Return as text which step waits for what: the last one that has work, else the source it reads."""
-    from asyncdata.observe.statistics import counted
+    from asyncdata.statistics.statistics import counted
 
     inside = next((place.step for place in places if place.step and place.lines), "")
     at = len(steps) - 1

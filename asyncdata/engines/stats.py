@@ -9,10 +9,10 @@ from asyncdata.executors.autotune import Tuning
 from asyncdata.executors.interleave_tuner import InterleaveTuner
 from asyncdata.graph.node import Node, nodes_of
 from asyncdata.graph.stages import Merge
-from asyncdata.observe.statistics import EMPTY, EngineStatistics, FunctionStatistics, StepStatistics
 from asyncdata.options import AUTOTUNE
 from asyncdata.runtime.memory_budget import MemoryBudget
 from asyncdata.runtime.meter import Meter, Meters, seconds_of_bin
+from asyncdata.statistics.statistics import EMPTY, EngineStatistics, FunctionStatistics, StepStatistics
 from asyncdata.transforms.function_node import Called
 from asyncdata.transforms.interleave import Interleave
 from asyncdata.transforms.prefetch import Prefetch

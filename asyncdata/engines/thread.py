@@ -23,12 +23,12 @@ from asyncdata.executors.scope import LooplessScope, OwnedTask
 from asyncdata.graph.node import nodes_of
 from asyncdata.memory.buffer_pool import keep_memory_warm
 from asyncdata.memory.memcpy import HELP
-from asyncdata.runtime import forks
 from asyncdata.runtime.block import Demand
-from asyncdata.runtime.host_resources import lock_is_held, usable_cores
 from asyncdata.runtime.queue import AT_EXIT, BlockQueue, LoopQueue, LoopSignal, ThreadQueue, ThreadSignal
-from asyncdata.runtime.sigint import DeferredInterrupts
-from asyncdata.runtime.signal_handlers import start_thread
+from asyncdata.system import forks
+from asyncdata.system.host_resources import lock_is_held, usable_cores
+from asyncdata.system.sigint import DeferredInterrupts
+from asyncdata.system.signal_handlers import start_thread
 
 __all__ = ("ThreadEngine", "new_loop", "thread_engine")
 

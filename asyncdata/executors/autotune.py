@@ -7,8 +7,8 @@ from functools import partial
 from typing import Any, Final, NamedTuple
 
 from asyncdata.executors.autotune_model import CHEAP, FIRST, Cost, PaceModel, Way, Where, named
-from asyncdata.runtime import forks
-from asyncdata.runtime.host_resources import lock_is_held, usable_cores
+from asyncdata.system import forks
+from asyncdata.system.host_resources import lock_is_held, usable_cores
 
 __all__ = ("Choice", "Period", "Sample", "Tuning", "Usage")
 

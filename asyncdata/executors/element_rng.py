@@ -15,8 +15,8 @@ import numpy.typing as npt
 
 from asyncdata.executors.function_call import ENDLESS, Call, Deadline, ElementIndex
 from asyncdata.runtime.block import Block, Failure
-from asyncdata.runtime.optional_packages import require
 from asyncdata.runtime.tickets import Ticket, Tickets, plain
+from asyncdata.system.optional_packages import require
 
 __all__ = ("Chance", "DerivedSeeds", "Randomized", "drawn_seed", "epoch_key", "mixed", "scrambled")
 

@@ -27,11 +27,11 @@ from typing import Any, Final, NamedTuple, Self, TypeVar, cast
 from asyncdata.errors import PlanError, annotate
 from asyncdata.executors.global_random import key_of, seed_generators
 from asyncdata.executors.retry import WORKERS_ALONE, is_coroutine_function, is_interrupted, unwrapped, waits_in_thread
-from asyncdata.runtime import forks
 from asyncdata.runtime.block import Block, Failure
-from asyncdata.runtime.host_resources import usable_cores
 from asyncdata.runtime.source_state import RestorableItem
 from asyncdata.runtime.tickets import Numbered, Ticket, Tickets
+from asyncdata.system import forks
+from asyncdata.system.host_resources import usable_cores
 
 __all__ = (
     "ENDLESS",

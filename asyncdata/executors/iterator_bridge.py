@@ -21,11 +21,11 @@ from asyncdata.elements.columns import ColumnBatch
 from asyncdata.errors import ResumeError, StageError
 from asyncdata.executors.function_call import INLINE_GROUP, ChunkSizer
 from asyncdata.executors.scope import Scope
-from asyncdata.runtime import forks
 from asyncdata.runtime.block import Block, Failure
 from asyncdata.runtime.queue import LoopSignal
 from asyncdata.runtime.source_state import SourceSnapshot
 from asyncdata.runtime.tickets import Ordinals
+from asyncdata.system import forks
 
 __all__ = ("END", "InlineBridge", "IteratorBridge", "LoopBridge", "Notify", "ReadyBuffer", "ThreadBridge")
 

@@ -19,11 +19,11 @@ from asyncdata.executors.function_call import PoolExecutor, ThreadPool
 from asyncdata.executors.retry import LEAVING, Leaving
 from asyncdata.executors.thread_sharing import StageThreads, ThreadSharing
 from asyncdata.memory.memcpy import helper_count
-from asyncdata.runtime.host_resources import usable_cores
 from asyncdata.runtime.memory_budget import MemoryBudget
 from asyncdata.runtime.meter import Meter, Meters
 from asyncdata.runtime.open_files import OpenFiles
-from asyncdata.runtime.signal_handlers import start_thread
+from asyncdata.system.host_resources import usable_cores
+from asyncdata.system.signal_handlers import start_thread
 
 __all__ = ("EndError", "LooplessScope", "OwnedTask", "Scope")
 

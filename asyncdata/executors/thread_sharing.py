@@ -9,8 +9,8 @@ from itertools import repeat
 from typing import Final, TypeAlias
 
 from asyncdata.executors.function_call import ThreadPool
-from asyncdata.runtime.host_resources import usable_cores
 from asyncdata.runtime.queue import MOST_BYTES
+from asyncdata.system.host_resources import usable_cores
 
 __all__ = ("LimitedThreads", "StageThreads", "ThreadSharing")
 

@@ -19,7 +19,7 @@ from asyncdata.executors.thread_sharing import StageThreads
 from asyncdata.runtime.block import Block
 from asyncdata.runtime.queue import LoopSignal, now_on
 from asyncdata.runtime.retry_count import RETRIED
-from asyncdata.runtime.thread_usage import ThreadUsage
+from asyncdata.system.thread_usage import ThreadUsage
 
 __all__ = ("Group", "RemoteExecutor", "TaskWorkers", "ThreadWorkers", "Workers")
 

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from asyncdata.elements.nullable_column import NullableColumn
 from asyncdata.elements.structure import objects, rows_of, stack
-from asyncdata.runtime.optional_packages import require
+from asyncdata.system.optional_packages import require
 
 __all__ = ("INSTALL", "arrow", "columns_of", "is_a", "pairs_of")
 

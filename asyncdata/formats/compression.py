@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 from asyncdata.errors import DataLossError, PlanError
-from asyncdata.runtime.optional_packages import require
+from asyncdata.system.optional_packages import require
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from asyncdata.errors import DataLossError, PlanError, StructureError
-from asyncdata.runtime.optional_packages import require
+from asyncdata.system.optional_packages import require
 
 __all__ = ("DECODERS", "decode_image", "jpeg_components")
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from asyncdata.errors import MissingDependencyError
-from asyncdata.runtime.optional_packages import require
+from asyncdata.system.optional_packages import require
 
 __all__ = ("NO_JSON", "decoder", "json_bytes", "json_value", "read_json")
 

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from asyncdata.errors import DataLossError
 from asyncdata.formats.compression import decompressor
 from asyncdata.formats.shards import Layout
-from asyncdata.runtime.optional_packages import require
+from asyncdata.system.optional_packages import require
 
 __all__ = ("FRAMED", "Groups", "groups_of", "unpacked")
 

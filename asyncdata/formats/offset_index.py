@@ -17,7 +17,7 @@ from typing import Final, Self
 import numpy as np
 import numpy.typing as npt
 
-from asyncdata.runtime.crc32c import crc32c
+from asyncdata.system.crc32c import crc32c
 
 __all__ = ("Marks", "OffsetIndex")
 

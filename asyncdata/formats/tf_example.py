@@ -13,7 +13,7 @@ import numpy as np
 
 from asyncdata.elements.validation import check_dtype, check_unmasked
 from asyncdata.errors import DataLossError, PlanError, StructureError
-from asyncdata.runtime import forks
+from asyncdata.system import forks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

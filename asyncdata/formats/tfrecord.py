@@ -18,8 +18,8 @@ import numpy as np
 from asyncdata.errors import ClosedError, DataLossError, PlanError
 from asyncdata.formats.compression import compressor, decompressor
 from asyncdata.formats.record_limits import MAX_RECORD_BYTES, offset_in, record_too_long
-from asyncdata.runtime import forks
-from asyncdata.runtime.crc32c import checksum, crc32c
+from asyncdata.system import forks
+from asyncdata.system.crc32c import checksum, crc32c
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -31,7 +31,7 @@ from asyncdata.formats.tfrecord import (
     scan,
     unpack_length,
 )
-from asyncdata.runtime.crc32c import crc32c
+from asyncdata.system.crc32c import crc32c
 
 if TYPE_CHECKING:
     import os

@@ -13,12 +13,12 @@ from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
 from dataclasses import dataclass
 from typing import ClassVar, Protocol, TypeAlias
 
-from asyncdata.executors.autotuned_workers import CallExecutor, workers_of
 from asyncdata.executors.function_call import INLINE_GROUP, Call, ChunkSizer
 from asyncdata.executors.group_work import GroupWork
 from asyncdata.executors.inflight_window import InFlightWindow, ResultStatistics
 from asyncdata.executors.scope import Scope
 from asyncdata.executors.workers import Workers
+from asyncdata.graph.autotuned_workers import CallExecutor, workers_of
 from asyncdata.memory.buffer_pool import LARGE
 from asyncdata.runtime.block import Block, Blocks, Demand
 from asyncdata.runtime.meter import Meter

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from asyncdata.errors import ResumeError
 from asyncdata.runtime.json_text import parse_json
-from asyncdata.runtime.rank import of_torch
+from asyncdata.system.rank import of_torch
 
 __all__ = ("gathered_state", "own_state")
 

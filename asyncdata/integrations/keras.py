@@ -11,7 +11,7 @@ from asyncdata.elements.structure import map_leaves, shared_spec, spec_of
 from asyncdata.errors import PlanError
 from asyncdata.integrations.loader import Loader
 from asyncdata.options import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY
-from asyncdata.runtime.optional_packages import require
+from asyncdata.system.optional_packages import require
 
 if TYPE_CHECKING:
     from asyncdata.dataset import Dataset

@@ -18,11 +18,11 @@ from asyncdata.integrations.lightning import (
 )
 from asyncdata.integrations.tensors import to_tensors
 from asyncdata.iterator import DatasetIterator, state_before_latest
-from asyncdata.observe.bottleneck import Bottleneck
-from asyncdata.observe.statistics import Statistics
-from asyncdata.runtime.closing import Closable
-from asyncdata.runtime.optional_packages import require
 from asyncdata.runtime.tickets import END
+from asyncdata.statistics.bottleneck import Bottleneck
+from asyncdata.statistics.statistics import Statistics
+from asyncdata.system.closing import Closable
+from asyncdata.system.optional_packages import require
 
 if TYPE_CHECKING:
     from asyncdata.dataset import Dataset

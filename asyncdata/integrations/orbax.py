@@ -11,7 +11,7 @@ from typing import Any, Protocol, cast
 from asyncdata.checkpoint import SHARE_FILES, share_file
 from asyncdata.errors import ResumeError
 from asyncdata.runtime.json_text import parse_json
-from asyncdata.runtime.optional_packages import require
+from asyncdata.system.optional_packages import require
 
 __all__ = ("restore_args", "save_args")
 

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from asyncdata.graph.node import check_count
 from asyncdata.integrations.tensors import to_tensors
 from asyncdata.iterator import DatasetIterator
-from asyncdata.runtime.optional_packages import require
+from asyncdata.system.optional_packages import require
 
 if TYPE_CHECKING:
     from asyncdata.dataset import Dataset

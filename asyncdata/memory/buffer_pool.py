@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from asyncdata.memory.memcpy import gather
-from asyncdata.runtime import forks
+from asyncdata.system import forks
 
 __all__ = ("LARGE", "POOL", "Array", "BufferPool", "Empty", "empty", "joined", "keep_memory_warm")
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from html import escape
 from typing import Final, TypeAlias
 
-from asyncdata.observe.table import time_of
+from asyncdata.statistics.table import time_of
 
 __all__ = ("Points", "chart", "power_above", "sparkline")
 

@@ -9,13 +9,13 @@ from html import escape
 from pathlib import Path
 from typing import Final
 
-from asyncdata.observe.bottleneck import Bottleneck, bottleneck_of
 from asyncdata.observe.chart import chart, power_above
 from asyncdata.observe.history import View, between, pace_of, wait_of
 from asyncdata.observe.plan_flow import flow
 from asyncdata.observe.processes import Usage
-from asyncdata.observe.statistics import Statistics, decimal
-from asyncdata.observe.table import Row, html_table, memory, time_of
+from asyncdata.statistics.bottleneck import Bottleneck, bottleneck_of
+from asyncdata.statistics.statistics import Statistics, decimal
+from asyncdata.statistics.table import Row, html_table, memory, time_of
 
 __all__ = ("PAGE", "POLICY", "rendered", "report_of")
 

@@ -24,14 +24,14 @@ from asyncdata.observe.monitored import LatestStatistics, Monitored, monitor_of
 from asyncdata.observe.other_pages import OtherPage, told_to_others
 from asyncdata.observe.processes import Usage, UsageMeter
 from asyncdata.observe.report_file import saved_at, write_report
-from asyncdata.observe.statistics import Statistics
 from asyncdata.observe.timeline import timeline
 from asyncdata.observe.trace import trace
-from asyncdata.runtime import forks
-from asyncdata.runtime.closing import Closable
-from asyncdata.runtime.loopback import is_loopback, is_loopback_authority
-from asyncdata.runtime.optional_packages import require
-from asyncdata.runtime.rank import this_rank
+from asyncdata.statistics.statistics import Statistics
+from asyncdata.system import forks
+from asyncdata.system.closing import Closable
+from asyncdata.system.loopback import is_loopback, is_loopback_authority
+from asyncdata.system.optional_packages import require
+from asyncdata.system.rank import this_rank
 
 __all__ = ("PORT", "Dashboard", "dashboard", "show", "started")
 

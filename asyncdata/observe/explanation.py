@@ -7,12 +7,12 @@ from os import PathLike
 from typing import Self
 
 from asyncdata.graph.node import Node, nodes_of
-from asyncdata.graph.optimizer import explained, optimize
-from asyncdata.observe.bottleneck import bottleneck_of
 from asyncdata.observe.file_for_browsers import write_file
 from asyncdata.observe.plan_picture import Box, Graph, boxes_of, plan_picture
-from asyncdata.observe.statistics import Statistics
 from asyncdata.options import Options
+from asyncdata.planning.optimizer import explained, optimize
+from asyncdata.statistics.bottleneck import bottleneck_of
+from asyncdata.statistics.statistics import Statistics
 
 __all__ = ("Explanation", "explanation_of")
 

@@ -6,7 +6,7 @@ from os import PathLike
 from pathlib import Path
 
 from asyncdata.errors import PlanError
-from asyncdata.runtime.redaction import redacted
+from asyncdata.redaction import redacted
 from asyncdata.storage import local_path
 
 __all__ = ("write_file",)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Final, NamedTuple
 
-from asyncdata.observe.statistics import Statistics
+from asyncdata.statistics.statistics import Statistics
 
 __all__ = ("RECENT", "History", "Sample", "View", "between", "load_of", "pace_of", "wait_of")
 

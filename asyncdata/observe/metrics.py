@@ -7,8 +7,8 @@ from functools import partial
 from typing import Any, Final, NamedTuple
 
 from asyncdata.observe.monitored import LatestStatistics, Monitored, monitor_of
-from asyncdata.observe.statistics import Statistics, StepStatistics
-from asyncdata.runtime.optional_packages import require
+from asyncdata.statistics.statistics import Statistics, StepStatistics
+from asyncdata.system.optional_packages import require
 
 __all__ = ("OpenTelemetryMetrics", "PrometheusCollector")
 

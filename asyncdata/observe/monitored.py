@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, Final, Protocol
 
 from asyncdata.errors import PlanError
-from asyncdata.observe.statistics import Statistics
+from asyncdata.statistics.statistics import Statistics
 
 __all__ = ("LatestStatistics", "Monitored", "monitor_of")
 

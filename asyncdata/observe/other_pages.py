@@ -13,8 +13,8 @@ from urllib.parse import urljoin, urlsplit
 from asyncdata.errors import PlanError
 from asyncdata.observe.dashboard_page import rendered
 from asyncdata.observe.history import History, View
-from asyncdata.observe.statistics import FunctionStatistics, Statistics, StepStatistics
-from asyncdata.runtime.redaction import redacted
+from asyncdata.redaction import redacted
+from asyncdata.statistics.statistics import FunctionStatistics, Statistics, StepStatistics
 
 __all__ = ("OtherPage", "drawn_for_trial", "statistics_from", "told_to_others")
 

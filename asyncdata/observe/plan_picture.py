@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from html import escape
 from typing import Final, NamedTuple, TypeAlias
 
-from asyncdata.observe.statistics import Statistics, StepStatistics, counted
-from asyncdata.observe.table import time_of
+from asyncdata.statistics.statistics import Statistics, StepStatistics, counted
+from asyncdata.statistics.table import time_of
 
 __all__ = ("Box", "Graph", "boxes_of", "plan_picture")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any, Final, NamedTuple
 
-from asyncdata.runtime.optional_packages import require
+from asyncdata.system.optional_packages import require
 
 __all__ = ("Usage", "UsageMeter", "Used")
 

@@ -11,7 +11,7 @@ from asyncdata.observe.file_for_browsers import write_file
 from asyncdata.observe.history import History, View
 from asyncdata.observe.monitored import Monitored, monitor_of
 from asyncdata.observe.processes import Usage
-from asyncdata.observe.statistics import Statistics
+from asyncdata.statistics.statistics import Statistics
 
 __all__ = ("report", "saved_at", "write_report")
 

@@ -15,12 +15,12 @@ from asyncdata.errors import DataLossError, ResumeError
 from asyncdata.formats.tfrecord import FRAMING, RecordParser, frame, masked_crc
 from asyncdata.persistence.header import TAIL, Header, recorded_count
 from asyncdata.persistence.record_writer import framed
-from asyncdata.runtime import forks
 from asyncdata.runtime.block import Block
-from asyncdata.runtime.checksum import has_checksum, with_checksum
 from asyncdata.runtime.json_text import parse_json
 from asyncdata.runtime.tickets import Position, Tickets
 from asyncdata.storage import BLOCK_BYTES, AppendFile, RandomFile, write_atomically
+from asyncdata.system import forks
+from asyncdata.system.checksum import has_checksum, with_checksum
 
 __all__ = ("CacheWriter", "begin_writing")
 

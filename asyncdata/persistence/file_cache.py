@@ -17,10 +17,10 @@ from asyncdata.executors.function_call import noted
 from asyncdata.executors.scope import Scope
 from asyncdata.formats.element_codec import encode_element
 from asyncdata.formats.tfrecord import frame
-from asyncdata.graph.content_hash import contents
 from asyncdata.graph.node import ELSEWHERE, PHYSICAL, Node, Unary, picked
-from asyncdata.graph.position_check import check_position
 from asyncdata.graph.stages import Opener, Rerun
+from asyncdata.identity.content_hash import contents
+from asyncdata.identity.position_check import check_position
 from asyncdata.options import UNKNOWN_CARDINALITY
 from asyncdata.persistence.cache_writer import CacheWriter, PositionMark, begin_writing
 from asyncdata.persistence.header import HEAD, TAIL, Header, recorded_count

@@ -21,12 +21,11 @@ from asyncdata.executors.scope import Scope
 from asyncdata.formats.compression import compressor
 from asyncdata.formats.element_codec import encode_element
 from asyncdata.formats.tfrecord import frame
-from asyncdata.graph.content_hash import changed, contents_of
 from asyncdata.graph.node import PHYSICAL, Node, check_count
+from asyncdata.identity.content_hash import changed, contents_of
 from asyncdata.persistence.record_reader import decoded, elements_at
 from asyncdata.persistence.record_writer import GROUP_BYTES, framed, size_in_arrays
 from asyncdata.runtime.block import Block, Blocks, Demand
-from asyncdata.runtime.checksum import has_checksum, with_checksum
 from asyncdata.runtime.json_text import parse_json
 from asyncdata.runtime.tickets import Position, Ticket
 from asyncdata.sources.in_memory import Items
@@ -34,6 +33,7 @@ from asyncdata.sources.parsed_files import FileCatalog, FileId, ParsedChunk, Spo
 from asyncdata.sources.tfrecord import RecordFile
 from asyncdata.sources.tfrecord_random_access import IndexCache
 from asyncdata.storage import FileLock, open_regular, sync_folder, write_atomically
+from asyncdata.system.checksum import has_checksum, with_checksum
 from asyncdata.transforms.flat_map import FlatMap
 
 __all__ = ("NextBlock", "Saved", "save")

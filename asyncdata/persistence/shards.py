@@ -13,14 +13,14 @@ from typing import Any, Final, Protocol
 
 from asyncdata.errors import PlanError, ResumeError, StructureError
 from asyncdata.formats.compression import compressor
-from asyncdata.graph.content_hash import changed
 from asyncdata.graph.node import check_count
+from asyncdata.identity.content_hash import changed
 from asyncdata.persistence.shard_formats import Encoder, ShardFormat
-from asyncdata.runtime.checksum import has_checksum, with_checksum
 from asyncdata.runtime.json_text import parse_json
 from asyncdata.storage import FileLock, StorageOptions, is_local, local_path, read_file, store_for
 from asyncdata.storage.cached import blocking
 from asyncdata.storage.sinks import Sink, check_writable, sink_for
+from asyncdata.system.checksum import has_checksum, with_checksum
 
 __all__ = ("ShardedWrite",)
 

@@ -7,14 +7,14 @@ from typing import Any
 
 from asyncdata.checkpoint import place_of, state_of
 from asyncdata.errors import DataLossError, PlanError, ResumeError
-from asyncdata.graph.exclusion import exclusion_digest
 from asyncdata.graph.node import Node, nodes_of
-from asyncdata.graph.optimizer import Planner
+from asyncdata.identity.exclusion import exclusion_digest
 from asyncdata.iterator import DatasetIterator, ended_by, further, next_block
 from asyncdata.options import Options
 from asyncdata.persistence.file_cache import FileCache
+from asyncdata.persistence.run_log import HEAD
+from asyncdata.planning.optimizer import Planner
 from asyncdata.recorder.audit import leaves_of
-from asyncdata.recorder.log import HEAD
 from asyncdata.recorder.log_reader import Logs, Run, logs_of
 from asyncdata.transforms.cache import Cache
 from asyncdata.transforms.exclude import unexcluded

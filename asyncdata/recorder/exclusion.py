@@ -10,8 +10,8 @@ from typing import Any, Final, TypeAlias, cast
 
 from asyncdata.checkpoint import place_of_origins
 from asyncdata.errors import PlanError
-from asyncdata.graph.hashed_attributes import is_users
 from asyncdata.graph.node import Node, nodes_of
+from asyncdata.identity.hashed_attributes import is_users
 from asyncdata.recorder.locations import Record, records_of
 from asyncdata.recorder.replay import check_origin
 from asyncdata.runtime.json_text import parse_json

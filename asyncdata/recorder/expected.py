@@ -10,10 +10,10 @@ from typing import Any
 from asyncdata.checkpoint import ResumePoint, check_same_plan, plan_of_worker, with_seeds
 from asyncdata.errors import PlanError
 from asyncdata.graph.node import Node, nodes_of
-from asyncdata.graph.optimizer import Planner, settle
 from asyncdata.iterator import DatasetIterator, ended_by
 from asyncdata.options import INFINITE_CARDINALITY, Options
 from asyncdata.persistence.file_cache import FileCache
+from asyncdata.planning.optimizer import Planner, settle
 from asyncdata.recorder.log_reader import Step
 from asyncdata.transforms.balance import Balance
 from asyncdata.transforms.cache import Cache

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, TypeAlias, cast
 
-from asyncdata.graph.hashed_attributes import is_users
 from asyncdata.graph.node import Node
+from asyncdata.identity.hashed_attributes import is_users
 from asyncdata.persistence.file_cache import FileCache
 from asyncdata.runtime.source_state import RestorableItem
 from asyncdata.runtime.tickets import Ticket, Tickets, encode

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple, TypeGuard, cast
 from asyncdata.checkpoint import shares_of
 from asyncdata.errors import DataLossError, PlanError
 from asyncdata.graph.node import Node
-from asyncdata.recorder.log import FORMAT, chained
-from asyncdata.recorder.log_files import contents, log_path, parts_of
+from asyncdata.persistence.run_log import FORMAT, chained
+from asyncdata.persistence.run_log_files import contents, log_path, parts_of
 from asyncdata.runtime.json_text import parse_json
 from asyncdata.runtime.tickets import Position
 

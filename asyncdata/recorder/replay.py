@@ -9,12 +9,12 @@ from typing import Any, Final, Generic, Self, TypeVar, cast
 
 from asyncdata.checkpoint import ResumePoint, place_of_origins
 from asyncdata.errors import ResumeError, annotate
-from asyncdata.graph.exclusion import exclusion_digest
 from asyncdata.graph.node import Node, nodes_of
-from asyncdata.graph.optimizer import Planner, settle
+from asyncdata.identity.exclusion import exclusion_digest
 from asyncdata.iterator import DatasetIterator
 from asyncdata.options import Options
-from asyncdata.runtime.closing import Closable
+from asyncdata.planning.optimizer import Planner, settle
+from asyncdata.system.closing import Closable
 from asyncdata.transforms.exclude import unexcluded
 
 __all__ = ("Origin", "Replay", "check_origin", "replayed")

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
-from asyncdata.runtime.host_resources import available_bytes
+from asyncdata.system.host_resources import available_bytes
 
 __all__ = ("MemoryBudget", "Reservation")
 

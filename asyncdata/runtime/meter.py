@@ -11,10 +11,10 @@ from typing import Any, Final, Protocol, TypeAlias
 from weakref import ref
 
 from asyncdata.runtime.block import Block, Blocks, Failure, is_left_out
-from asyncdata.runtime.host_resources import IDLE_TIME, idle_cores
 from asyncdata.runtime.queue import BlockQueue
 from asyncdata.runtime.spans import RECORDERS, record
-from asyncdata.runtime.thread_usage import queued
+from asyncdata.system.host_resources import IDLE_TIME, idle_cores
+from asyncdata.system.thread_usage import queued
 
 __all__ = ("COST_BINS", "Meter", "Meters", "ThreadClock", "metered", "seconds_of_bin")
 

@@ -11,9 +11,9 @@ from itertools import accumulate
 from typing import Any, Final
 
 from asyncdata.errors import DataLossError, PlanError
-from asyncdata.runtime.optional_packages import require
 from asyncdata.sources.tfrecord_random_access import of_another_count
 from asyncdata.storage import is_local, local_path
+from asyncdata.system.optional_packages import require
 
 __all__ = ("ArrayRecords",)
 

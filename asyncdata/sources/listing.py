@@ -15,8 +15,8 @@ from asyncdata.errors import PlanError, ResumeError
 from asyncdata.executors.scope import Scope
 from asyncdata.graph.node import PHYSICAL, Node
 from asyncdata.graph.stages import Produce
+from asyncdata.redaction import redacted
 from asyncdata.runtime.block import Block, Blocks, Demand
-from asyncdata.runtime.redaction import redacted
 from asyncdata.runtime.tickets import END, ExplicitTickets, Position, ReplayedTickets, Ticket
 from asyncdata.sources.in_memory import Items
 from asyncdata.storage import Entry, StorageOptions, is_local, is_web, store_for, without_query

@@ -30,8 +30,8 @@ from asyncdata.errors import StructureError, annotate
 from asyncdata.executors.iterator_bridge import END, InlineBridge, IteratorBridge, LoopBridge, Notify, ThreadBridge
 from asyncdata.executors.scope import LooplessScope, Scope
 from asyncdata.graph.node import ELSEWHERE, REPLACEABLE
+from asyncdata.redaction import redacted
 from asyncdata.runtime.block import Block, Failure
-from asyncdata.runtime.redaction import redacted
 from asyncdata.runtime.tickets import Ordinals
 from asyncdata.sources.file_list_digest import stamps
 from asyncdata.sources.iterators import IteratorSource

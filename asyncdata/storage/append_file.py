@@ -9,9 +9,9 @@ from pathlib import Path
 from threading import Lock
 from typing import Final, Self
 
-from asyncdata.runtime import forks
 from asyncdata.storage.atomic_write import sync_folder
 from asyncdata.storage.locks import FileLock
+from asyncdata.system import forks
 
 __all__ = ("AppendFile",)
 

@@ -18,15 +18,15 @@ from threading import Lock
 from typing import Any, Final, final
 
 from asyncdata.errors import PlanError
-from asyncdata.runtime import forks
-from asyncdata.runtime.checksum import has_checksum, with_checksum
-from asyncdata.runtime.crc32c import crc32c
+from asyncdata.redaction import redacted
 from asyncdata.runtime.json_text import parse_json
-from asyncdata.runtime.redaction import redacted
 from asyncdata.storage.atomic_write import write_atomically
 from asyncdata.storage.base import Buffer, Entry
 from asyncdata.storage.locks import module
 from asyncdata.storage.regular_file import open_regular, read_regular
+from asyncdata.system import forks
+from asyncdata.system.checksum import has_checksum, with_checksum
+from asyncdata.system.crc32c import crc32c
 
 __all__ = ("CacheDir", "CacheWriter", "CachedFile")
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, Self, final
 
 from asyncdata.errors import ClosedError, PlanError
-from asyncdata.runtime import forks
 from asyncdata.storage.regular_file import open_regular
+from asyncdata.system import forks
 
 __all__ = ("FileLock",)
 

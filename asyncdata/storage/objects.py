@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
 from asyncdata.errors import DataLossError, PlanError
-from asyncdata.runtime.optional_packages import require
-from asyncdata.runtime.redaction import redacted
+from asyncdata.redaction import redacted
 from asyncdata.storage.base import BLOCK_BYTES, Entry, Runner, Stream
 from asyncdata.storage.folder_listing import Item, objects_by_folder
 from asyncdata.storage.limit import Limit
@@ -36,6 +35,7 @@ from asyncdata.storage.retries import (
 )
 from asyncdata.storage.store_options import check_names, unknown_name
 from asyncdata.storage.without_ranges import RangesOrDownload, close
+from asyncdata.system.optional_packages import require
 
 if TYPE_CHECKING:
     from asyncdata.storage.without_length import ChunkedDownload

@@ -10,9 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from urllib.parse import unquote, urlsplit
 
 from asyncdata.errors import MissingDependencyError, PlanError
-from asyncdata.runtime import forks
-from asyncdata.runtime.optional_packages import require
-from asyncdata.runtime.redaction import redacted
+from asyncdata.redaction import redacted
 from asyncdata.storage.base import AnyPart
 from asyncdata.storage.cache_dir import CacheDir
 from asyncdata.storage.cached import CachedStore, Source
@@ -21,6 +19,8 @@ from asyncdata.storage.limit import Limit
 from asyncdata.storage.local import LocalStore
 from asyncdata.storage.objects import ObjectStore, endpoint_of
 from asyncdata.storage.options import NO_OPTIONS, StorageOptions
+from asyncdata.system import forks
+from asyncdata.system.optional_packages import require
 
 if TYPE_CHECKING:
     from asyncdata.storage.base import Store

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, Final, cast
 
 from asyncdata.errors import AsyncDataError, DataLossError
-from asyncdata.runtime.redaction import redacted
+from asyncdata.redaction import redacted
 from asyncdata.runtime.retry_count import count_retry
 
 __all__ = (

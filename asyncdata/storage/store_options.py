@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Final, cast
 
 from asyncdata.errors import PlanError
-from asyncdata.runtime.redaction import redacted
+from asyncdata.redaction import redacted
 
 __all__ = ("CLIENT", "RETRY", "STORES", "check_names", "unknown_name")
 

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 from asyncdata.errors import DataLossError
-from asyncdata.runtime.redaction import redacted
+from asyncdata.redaction import redacted
 
 __all__ = ("ChunkedDownload",)
 

@@ -9,9 +9,9 @@ from typing import Any, Generic, TypeVar
 from asyncdata.devices.choice import kind_of
 from asyncdata.errors import PlanError, ResumeError
 from asyncdata.graph.node import check_count
-from asyncdata.observe.bottleneck import Bottleneck
-from asyncdata.observe.statistics import Statistics
 from asyncdata.options import Options
+from asyncdata.statistics.bottleneck import Bottleneck
+from asyncdata.statistics.statistics import Statistics
 from asyncdata.torch.epoch import VERSION, Epoch, InlineEpoch, WorkerEpoch, position_from_json, state_before_first
 from asyncdata.torch.epoch_meter import EpochMeter
 from asyncdata.torch.index_batches import BatchSampler, is_within

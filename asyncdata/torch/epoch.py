@@ -15,8 +15,8 @@ from asyncdata.executors.function_call import Call
 from asyncdata.executors.group_work import GroupWork
 from asyncdata.executors.process.pool import SharedFunction
 from asyncdata.executors.process.workers import held_by
-from asyncdata.observe.statistics import Statistics
-from asyncdata.recorder.log import Occasion
+from asyncdata.persistence.run_log import Occasion
+from asyncdata.statistics.statistics import Statistics
 from asyncdata.torch.device_copies import DeviceCopies, DeviceCopy
 from asyncdata.torch.epoch_log import EpochLog
 from asyncdata.torch.epoch_meter import EpochMeter

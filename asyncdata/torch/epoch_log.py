@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, cast
 
 from asyncdata.checkpoint import VERSION
-from asyncdata.recorder.log import Occasion, RunLog
+from asyncdata.persistence.run_log import Occasion, RunLog
 
 __all__ = ("EpochLog",)
 

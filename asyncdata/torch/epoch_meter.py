@@ -7,10 +7,10 @@ import time
 from collections.abc import Generator
 from contextlib import contextmanager
 
-from asyncdata.observe.bottleneck import Bottleneck, bottleneck_of
-from asyncdata.observe.consumer import ConsumerTimes
-from asyncdata.observe.statistics import EMPTY, EngineStatistics, Statistics, statistics_of
 from asyncdata.runtime.meter import ThreadClock
+from asyncdata.statistics.bottleneck import Bottleneck, bottleneck_of
+from asyncdata.statistics.consumer import ConsumerTimes
+from asyncdata.statistics.statistics import EMPTY, EngineStatistics, Statistics, statistics_of
 
 __all__ = ("EpochMeter",)
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from asyncdata.runtime.optional_packages import require
+from asyncdata.system.optional_packages import require
 
 __all__ = (
     "Base",

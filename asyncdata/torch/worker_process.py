@@ -23,8 +23,8 @@ from asyncdata.executors.process.shm_arena import SlotReader, SlotReference, Slo
 from asyncdata.executors.process.spawn import Context, WorkerProcess, preload
 from asyncdata.executors.process.task import RemoteError, Task, TaskInput, TaskResult
 from asyncdata.executors.process.worker import TaskReply, TaskRequest, do, prepare
-from asyncdata.runtime import forks
-from asyncdata.runtime.sigint import DeferredInterrupts, DeferredSigint
+from asyncdata.system import forks
+from asyncdata.system.sigint import DeferredInterrupts, DeferredSigint
 from asyncdata.torch.internals import torch
 from asyncdata.torch.worker_run import BatchReply, BatchRequest
 
@@ -67,7 +67,7 @@ class LoaderWorker:
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
-        self.board = Heartbeats.create()
+        self.heartbeats = Heartbeats.create()
         self.slots = Slots(most_slots())
         self.attached = SlotReader()
         self.reset()
@@ -105,7 +105,7 @@ class LoaderWorker:
         preload({"asyncdata.torch.worker_run"})
         try:
             pipe, others = Pipe()
-            handle = self.board.segment.handle if self.board.segment else ""
+            handle = self.heartbeats.segment.handle if self.heartbeats.segment else ""
             process = Context().Process(target=serve, args=(others, handle, most_slots()), daemon=True)
             process.start()
             others.close()
@@ -146,7 +146,7 @@ class LoaderWorker:
         with self.lock:
             for one in self.asked:
                 if one.inbox() is None:
-                    self.board.drop(one.group)
+                    self.heartbeats.drop(one.group)
             self.asked.append(Asked(next(GROUPS), request, function, weakref.ref(inbox)))
             self.send()
 
@@ -240,9 +240,9 @@ class LoaderWorker:
         self.send()
 
 
-def serve(pipe: Connection, board: str, most_bytes: int) -> None:
+def serve(pipe: Connection, heartbeats: str, most_bytes: int) -> None:
     """Make batches until the other side of the pipe is closed; in the worker."""
-    prepare(board, most_bytes)
+    prepare(heartbeats, most_bytes)
     torch.set_num_threads(1)
     with suppress(EOFError, ConnectionError):
         pipe.send(None)

@@ -14,7 +14,6 @@ from asyncdata.executors.scope import Scope
 from asyncdata.graph.node import ELSEWHERE, REPLACEABLE, Node, Unary, check_arguments, check_count, nodes_of, scaled
 from asyncdata.graph.stages import Fold, Step
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
-from asyncdata.runtime.rank import this_rank
 from asyncdata.runtime.resharding import Resharding, Share
 from asyncdata.runtime.tickets import (
     END,
@@ -26,6 +25,7 @@ from asyncdata.runtime.tickets import (
     Tickets,
     natural,
 )
+from asyncdata.system.rank import this_rank
 from asyncdata.transforms.batch import BatchState
 from asyncdata.transforms.dealing import Dealing
 

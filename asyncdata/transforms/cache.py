@@ -14,7 +14,6 @@ from asyncdata.executors.process.exceptions import copied_failure
 from asyncdata.executors.scope import Scope
 from asyncdata.graph.node import PHYSICAL, Node, Unary, picked
 from asyncdata.graph.stages import Opener, Rerun
-from asyncdata.runtime import forks
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
 from asyncdata.runtime.tickets import (
     END,
@@ -29,6 +28,7 @@ from asyncdata.runtime.tickets import (
     natural,
     plain,
 )
+from asyncdata.system import forks
 
 __all__ = ("Cache", "MemoryCache")
 

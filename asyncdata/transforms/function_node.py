@@ -11,12 +11,12 @@ from typing import Self
 
 from asyncdata.errors import PlanError
 from asyncdata.executors.autotune import Tuning
-from asyncdata.executors.autotuned_workers import CallExecutor
 from asyncdata.executors.function_call import Call, default_workers
 from asyncdata.executors.group_work import GroupWork
 from asyncdata.executors.inflight_window import ResultStatistics
 from asyncdata.executors.scope import Scope
 from asyncdata.executors.workers import RemoteExecutor
+from asyncdata.graph.autotuned_workers import CallExecutor
 from asyncdata.graph.node import PHYSICAL, Unary, parallel_label
 from asyncdata.graph.stages import Apply
 from asyncdata.options import AUTOTUNE, Options

@@ -14,9 +14,9 @@ from asyncdata.executors.scope import Scope
 from asyncdata.graph.node import ELSEWHERE, PHYSICAL, Node, Unary, check_called, check_count
 from asyncdata.graph.stages import Fold, Step
 from asyncdata.options import UNKNOWN_CARDINALITY
+from asyncdata.redaction import error_text, redacted
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
 from asyncdata.runtime.meter import Meter
-from asyncdata.runtime.redaction import error_text, redacted
 from asyncdata.runtime.resharding import Resharding, listed
 from asyncdata.runtime.tickets import END, Position, SelectedTickets, Start, Ticket, Tickets, natural, plain
 

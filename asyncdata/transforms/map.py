@@ -19,8 +19,8 @@ from asyncdata.executors.retry import WORKERS_ALONE, is_interrupted
 from asyncdata.graph.node import PHYSICAL, REPLACEABLE, Node, OneForOne, check_arguments, check_count, check_integer
 from asyncdata.graph.stages import Apply
 from asyncdata.options import AUTOTUNE
-from asyncdata.runtime.host_resources import usable_cores
-from asyncdata.runtime.optional_packages import require
+from asyncdata.system.host_resources import usable_cores
+from asyncdata.system.optional_packages import require
 from asyncdata.transforms.fields import check_fields, fields_of
 from asyncdata.transforms.function_node import Called, tuning_for
 

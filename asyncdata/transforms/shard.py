@@ -28,7 +28,6 @@ from asyncdata.graph.node import (
 )
 from asyncdata.graph.stages import Fold, Step
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
-from asyncdata.runtime.rank import this_rank
 from asyncdata.runtime.resharding import Resharding, Share
 from asyncdata.runtime.tickets import (
     END,
@@ -42,6 +41,7 @@ from asyncdata.runtime.tickets import (
     Tickets,
     natural,
 )
+from asyncdata.system.rank import this_rank
 
 __all__ = ("Shard", "is_padding")
 

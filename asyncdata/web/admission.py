@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from inspect import isawaitable
 from typing import Any, TypeAlias
 
-from asyncdata.runtime.loopback import is_loopback, is_loopback_authority
+from asyncdata.system.loopback import is_loopback, is_loopback_authority
 from asyncdata.web.decoding import BodyError
 
 __all__ = ("Authenticate", "admit")

@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 
 from asyncdata.elements.structure import nbytes
-from asyncdata.runtime.optional_packages import require
+from asyncdata.system.optional_packages import require
 
 __all__ = ("bytes_of_items",)
 

@@ -12,9 +12,9 @@ from typing import Any, Final, NamedTuple, final
 from asyncdata.elements.structure import nbytes as weight_of
 from asyncdata.errors import ChannelFull, ClosedError, PlanError
 from asyncdata.graph.node import check_count
-from asyncdata.runtime import forks
-from asyncdata.runtime.closing import Closable
 from asyncdata.runtime.queue import LoopSignal
+from asyncdata.system import forks
+from asyncdata.system.closing import Closable
 from asyncdata.web.lag import Admission, Admitting, LagLimit, Staleness
 
 __all__ = ("Channel", "ChannelQueue", "Taken", "check_version", "limit_of", "queue_of", "version_of")

@@ -10,7 +10,7 @@ from typing import Any, Final, final
 
 from asyncdata.errors import MissingDependencyError
 from asyncdata.formats.compression import Buffer, Decompressor, FrameReader, ZlibReader, decompressor
-from asyncdata.runtime.optional_packages import require
+from asyncdata.system.optional_packages import require
 
 __all__ = ("ContentDecoder", "accepted_encodings")
 

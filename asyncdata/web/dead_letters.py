@@ -11,8 +11,8 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Final, NamedTuple, Self, cast, final
 
 from asyncdata.errors import PlanError
+from asyncdata.redaction import redacted
 from asyncdata.runtime.json_text import parse_json
-from asyncdata.runtime.redaction import redacted
 from asyncdata.runtime.source_state import RestorableItem
 from asyncdata.runtime.tickets import Ticket
 from asyncdata.storage import open_regular, read_regular, sync_folder

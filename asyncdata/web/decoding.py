@@ -8,7 +8,7 @@ from functools import cache, partial
 from typing import Any, Final, TypeAlias, cast
 
 from asyncdata.runtime.block import Failure
-from asyncdata.runtime.optional_packages import require
+from asyncdata.system.optional_packages import require
 from asyncdata.web.schema import Detail, MismatchError, Schema
 
 __all__ = ("BodyDecoder", "BodyError", "Decode", "InvalidItemError", "UndecodableError", "elements_of", "format_of")

@@ -17,10 +17,10 @@ from typing import Any, Final, final
 
 from asyncdata.errors import ChannelFull, ClosedError, MissingDependencyError, PlanError
 from asyncdata.graph.node import check_count
-from asyncdata.runtime import forks
-from asyncdata.runtime.closing import Closable
 from asyncdata.runtime.queue import ThreadSignal
 from asyncdata.storage import FileLock, open_regular
+from asyncdata.system import forks
+from asyncdata.system.closing import Closable
 from asyncdata.web.channel import check_version, version_of
 from asyncdata.web.decoding import BodyDecoder, BodyError, format_of
 from asyncdata.web.folder import ChannelFolder, offsets_in

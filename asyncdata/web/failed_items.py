@@ -8,7 +8,7 @@ from typing import Any, Final, Literal, TypeAlias, final
 
 from asyncdata.errors import PlanError, annotate
 from asyncdata.graph.node import Node, nodes_of
-from asyncdata.runtime.redaction import redacted
+from asyncdata.redaction import redacted
 from asyncdata.runtime.tickets import Ticket
 from asyncdata.web.dead_letters import DeadLetters, ItemPlace, places_of
 from asyncdata.web.folder import ChannelFolder

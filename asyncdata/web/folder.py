@@ -17,9 +17,9 @@ from typing import Any, Final, cast, final
 
 from asyncdata.errors import DataLossError, PlanError, ResumeError
 from asyncdata.formats.tfrecord import masked_crc
-from asyncdata.runtime import forks
 from asyncdata.runtime.json_text import parse_json
 from asyncdata.storage import local_path, open_regular, read_regular, sync_folder, write_atomically
+from asyncdata.system import forks
 from asyncdata.web.record import DamagedFrameError, Frame, frame_of
 
 __all__ = ("ChannelFolder", "LogReader", "OffsetFile", "WakeFile", "local_folder", "offsets_in")

@@ -12,8 +12,8 @@ from typing import Any, Final, Protocol, Self, final
 from zlib import crc32
 
 from asyncdata.errors import DataLossError, ResumeError
-from asyncdata.runtime.optional_packages import require
-from asyncdata.runtime.redaction import redacted
+from asyncdata.redaction import redacted
+from asyncdata.system.optional_packages import require
 from asyncdata.web.content_encoding import ContentDecoder, accepted_encodings
 from asyncdata.web.decoding import Decode, json_decoder
 from asyncdata.web.reconnecting import RETRIED_STATUSES, Reconnecting

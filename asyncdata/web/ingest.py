@@ -8,7 +8,7 @@ from typing import Any
 
 from asyncdata.errors import PlanError
 from asyncdata.graph.node import check_count
-from asyncdata.runtime.optional_packages import require
+from asyncdata.system.optional_packages import require
 from asyncdata.web.admission import Authenticate
 from asyncdata.web.channel_writers import AnyChannel, writer_of
 from asyncdata.web.consumer import Consumer

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
 from asyncdata.errors import PlanError
-from asyncdata.runtime.optional_packages import require
-from asyncdata.runtime.redaction import redacted
+from asyncdata.redaction import redacted
+from asyncdata.system.optional_packages import require
 from asyncdata.web.kafka_topic import EXTRA
 from asyncdata.web.sources import kafka_source, name_for
 

@@ -15,12 +15,12 @@ from asyncdata.executors.function_call import noted
 from asyncdata.executors.scope import Scope
 from asyncdata.graph.node import ELSEWHERE, PHYSICAL, Node, in_turn
 from asyncdata.graph.stages import Produce
+from asyncdata.redaction import redacted
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
-from asyncdata.runtime.optional_packages import require
-from asyncdata.runtime.redaction import redacted
 from asyncdata.runtime.source_state import RestorableItem, SourceSnapshot
 from asyncdata.runtime.tickets import Position, Ticket, Tickets
 from asyncdata.sources.stateful import StreamPlace
+from asyncdata.system.optional_packages import require
 from asyncdata.web.queue_reader import MESSAGES, Begin
 from asyncdata.web.reconnecting import Reconnecting
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Final, NamedTuple, final
 
 from asyncdata.errors import DataLossError, PlanError, ResumeError
-from asyncdata.runtime.optional_packages import require
+from asyncdata.system.optional_packages import require
 from asyncdata.web.queue_reader import MESSAGES, WAIT_SECONDS, Begin, Message, MessagesRemovedError, QueueReader
 
 __all__ = ("NatsStream",)

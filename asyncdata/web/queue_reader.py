@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, ClassVar, Final, Generic, Literal, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from asyncdata.errors import DataLossError, ResumeError
-from asyncdata.runtime.redaction import redacted
+from asyncdata.redaction import redacted
 from asyncdata.web.reconnecting import Reconnecting
 
 __all__ = ("MESSAGES", "WAIT_SECONDS", "Begin", "Message", "MessagesRemovedError", "Queue", "QueueReader")

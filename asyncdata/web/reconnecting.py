@@ -7,7 +7,7 @@ import logging
 import random
 from typing import Final, final
 
-from asyncdata.runtime.redaction import redacted
+from asyncdata.redaction import redacted
 
 __all__ = ("RETRIED_STATUSES", "Reconnecting")
 

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Final, NamedTuple, TypeAlias, final
 
 from asyncdata.errors import PlanError
 from asyncdata.runtime.block import Failure
-from asyncdata.runtime.optional_packages import require
+from asyncdata.system.optional_packages import require
 from asyncdata.web.queue_reader import MESSAGES, WAIT_SECONDS, Begin, Message, MessagesRemovedError, QueueReader
 
 __all__ = ("RedisStream",)

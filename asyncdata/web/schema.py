@@ -8,7 +8,7 @@ from functools import cache
 from typing import Any, Final, Protocol, final
 
 from asyncdata.errors import PlanError
-from asyncdata.runtime.optional_packages import require
+from asyncdata.system.optional_packages import require
 
 __all__ = ("Detail", "MismatchError", "Schema", "schema_for")
 

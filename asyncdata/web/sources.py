@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from asyncdata.elements.validation import check_flag
 from asyncdata.errors import PlanError
 from asyncdata.graph.node import Node
-from asyncdata.runtime.redaction import redacted
+from asyncdata.redaction import redacted
 from asyncdata.sources.iterators import AsyncIterated
 from asyncdata.web.channel import Channel
 from asyncdata.web.decoding import Decode

@@ -9,8 +9,8 @@ from typing import Any, Final, Self, TypeAlias, final
 from urllib.parse import urlsplit
 
 from asyncdata.errors import DataLossError, PlanError, ResumeError
-from asyncdata.runtime.optional_packages import require
-from asyncdata.runtime.redaction import redacted
+from asyncdata.redaction import redacted
+from asyncdata.system.optional_packages import require
 from asyncdata.web.decoding import Decode, json_decoder
 from asyncdata.web.reconnecting import RETRIED_STATUSES, Reconnecting
 

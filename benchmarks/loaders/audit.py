@@ -24,9 +24,9 @@ from typing import Any
 
 import asyncdata as ad
 from asyncdata.checkpoint import merge_states
+from asyncdata.persistence.run_log_files import paths_of
 from asyncdata.recorder.audit import audit
 from asyncdata.recorder.expected import ExpectedTickets
-from asyncdata.recorder.log_files import paths_of
 from asyncdata.recorder.log_reader import read_logs
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import asyncdata as ad
-from asyncdata.runtime.host_resources import usable_cores
+from asyncdata.system.host_resources import usable_cores
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 sys.path.insert(0, str(Path(__file__).resolve().parent))

@@ -35,7 +35,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import asyncdata as ad
-from asyncdata.runtime.checksum import with_checksum
+from asyncdata.system.checksum import with_checksum
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 

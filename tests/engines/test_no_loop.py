@@ -17,10 +17,10 @@ import pytest
 import asyncdata as ad
 from asyncdata.engines.no_loop import elements_by_hand
 from asyncdata.executors.scope import Scope
-from asyncdata.graph import optimizer
 from asyncdata.graph.node import Unary
-from asyncdata.graph.optimizer import Planner
 from asyncdata.graph.stages import Opener, Rerun
+from asyncdata.planning import optimizer
+from asyncdata.planning.optimizer import Planner
 from asyncdata.runtime.block import Blocks, Demand
 from asyncdata.runtime.tickets import FRESH
 from asyncdata.testing import leaves_nothing

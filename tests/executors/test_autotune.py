@@ -20,9 +20,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import asyncdata as ad
-from asyncdata.executors import autotune, autotuned_workers
+from asyncdata.executors import autotune
 from asyncdata.executors.autotune import Choice, Period, Sample, Tuning, Usage
 from asyncdata.executors.process.pool import WorkerPool
+from asyncdata.graph import autotuned_workers
 from tests.marks import first_by_default
 
 

@@ -16,7 +16,7 @@ import pytest
 
 import asyncdata as ad
 from asyncdata.executors.retry import unwrapped
-from asyncdata.graph.content_hash import contents_of
+from asyncdata.identity.content_hash import contents_of
 from asyncdata.testing import check_resumes, leaves_nothing, virtual_time
 from tests.executors.process.test_map import outcomes
 from tests.marks import first_by_default

@@ -13,7 +13,7 @@ from typing import Any
 
 import asyncdata as ad
 from asyncdata.formats.tfrecord import masked_crc
-from asyncdata.runtime.checksum import with_checksum
+from asyncdata.system.checksum import with_checksum
 
 MOST = 8 << 20
 ROOM = 256 << 20

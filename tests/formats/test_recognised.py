@@ -47,6 +47,6 @@ def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         raise ModuleNotFoundError(name, name=name)
 
     monkeypatch.setattr(compression_module, "import_module", missing)
-    monkeypatch.setattr("asyncdata.runtime.optional_packages.import_module", missing)
+    monkeypatch.setattr("asyncdata.system.optional_packages.import_module", missing)
     with pytest.raises(MissingDependencyError, match=r"needs backports.*pip install 'asyncdata\[formats\]'"):
         decompressor("ZSTD")

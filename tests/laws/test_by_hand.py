@@ -14,7 +14,7 @@ import asyncdata as ad
 from asyncdata.engines.no_loop import driven
 from asyncdata.executors.scope import LooplessScope
 from asyncdata.graph.node import Node
-from asyncdata.graph.optimizer import Planner
+from asyncdata.planning.optimizer import Planner
 from asyncdata.runtime.block import Demand, Failure
 from asyncdata.testing import leaves_nothing
 from tests.laws.pipelines import Pipeline, pipelines

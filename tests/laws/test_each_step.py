@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 import asyncdata as ad
 from asyncdata.graph.node import Node, Unary, nodes_of
-from asyncdata.graph.position_check import check_position
+from asyncdata.identity.position_check import check_position
 from asyncdata.runtime.block import Failure
 from asyncdata.testing.steps import (
     check_elements,

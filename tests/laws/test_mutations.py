@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 
 import asyncdata as ad
-from asyncdata.runtime.checksum import with_checksum
+from asyncdata.system.checksum import with_checksum
 from tests.laws.test_damaged import places
 from tests.states import edited
 

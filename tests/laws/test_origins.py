@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 import asyncdata as ad
 from asyncdata.graph.node import nodes_of
+from asyncdata.persistence.run_log_files import paths_of
 from asyncdata.recorder.audit import Audit, audit, leaves_of
 from asyncdata.recorder.expected import ExpectedTickets
-from asyncdata.recorder.log_files import paths_of
 from asyncdata.recorder.log_reader import read_logs
 from tests.laws.pipelines import Pipeline, pipelines
 from tests.recorder.rewriting import rewrite

@@ -12,7 +12,7 @@ import pytest
 import asyncdata as ad
 from asyncdata.memory import memcpy
 from asyncdata.memory.memcpy import HELP, LARGE, SHARED, SMALL, copy, copy_arrays, gather
-from asyncdata.runtime.host_resources import lock_is_held
+from asyncdata.system.host_resources import lock_is_held
 from tests.marks import first_by_default
 
 DTYPES = ["u1", "?", "f2", "c16", ">i4", "M8[s]", "S3", "U2", "g", [("a", "i4"), ("b", "f8")]]

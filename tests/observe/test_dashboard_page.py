@@ -17,7 +17,7 @@ from asyncdata.observe.dashboard_page import rendered
 from asyncdata.observe.history import History, Sample, View, load_of, pace_of
 from asyncdata.observe.other_pages import drawn_for_trial, statistics_from, told_to_others
 from asyncdata.observe.processes import Usage, Used
-from asyncdata.observe.statistics import Statistics
+from asyncdata.statistics.statistics import Statistics
 
 
 def fails(x: int) -> int:

@@ -15,7 +15,7 @@ import pytest
 import asyncdata as ad
 from asyncdata.executors.function_times import FunctionTimes
 from asyncdata.observe.plan_picture import boxes_of, plan_picture
-from asyncdata.observe.statistics import Statistics
+from asyncdata.statistics.statistics import Statistics
 from asyncdata.testing import virtual_time
 from asyncdata.transforms.map import Map
 

@@ -20,8 +20,8 @@ from asyncdata.elements.columns import ColumnBatch
 from asyncdata.iterator import next_block
 from asyncdata.persistence import saved_dataset
 from asyncdata.runtime.block import Block
-from asyncdata.runtime.checksum import with_checksum
 from asyncdata.runtime.tickets import Ordinals
+from asyncdata.system.checksum import with_checksum
 from asyncdata.testing import check_resumes, leaves_nothing
 from asyncdata.testing.checks import same
 from tests.faults.unnamed import INPUTS

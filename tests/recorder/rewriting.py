@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from asyncdata.recorder.log import chained, text_of
+from asyncdata.persistence.run_log import chained, text_of
 
 __all__ = ("rewrite",)
 

@@ -17,10 +17,10 @@ from asyncdata.__main__ import main
 from asyncdata.checkpoint import load, merge_states
 from asyncdata.cli.pipeline_file import pipeline_of
 from asyncdata.integrations.loader import Loader
-from asyncdata.recorder import log_files
+from asyncdata.persistence import run_log_files as log_files
+from asyncdata.persistence.run_log_files import paths_of
 from asyncdata.recorder.audit import Audit, audit
 from asyncdata.recorder.expected import ExpectedTickets
-from asyncdata.recorder.log_files import paths_of
 from asyncdata.recorder.log_reader import read_logs
 from tests.recorder.rewriting import rewrite
 

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 import asyncdata as ad
+from asyncdata.persistence.run_log_files import paths_of
 from asyncdata.recorder.audit import audit
 from asyncdata.recorder.expected import ExpectedTickets
-from asyncdata.recorder.log_files import paths_of
 from asyncdata.recorder.log_reader import read_logs
 from tests.cluster.conftest import ray  # noqa: F401  a fixture
 from tests.cluster.fake import on_fake

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 import asyncdata as ad
-from asyncdata.observe.bottleneck import Bottleneck
-from asyncdata.observe.statistics import Statistics
+from asyncdata.statistics.bottleneck import Bottleneck
+from asyncdata.statistics.statistics import Statistics
 from asyncdata.storage import read_file
 from tests.remote.test_http import records
 from tests.remote.web import Request, Web

@@ -11,7 +11,7 @@ import pytest
 
 import asyncdata as ad
 from asyncdata.__main__ import main
-from asyncdata.recorder import log_files
+from asyncdata.persistence import run_log_files as log_files
 from asyncdata.recorder.audit import audit
 from asyncdata.recorder.log_reader import read_logs
 from tests.remote.conftest import OPTIONS, Bucket

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import asyncdata as ad
 from asyncdata.engines.pipeline import Pipeline
-from asyncdata.graph.optimizer import optimize
+from asyncdata.planning.optimizer import optimize
 from asyncdata.runtime.memory_budget import MemoryBudget
 from asyncdata.runtime.meter import Meters
 from asyncdata.runtime.queue import BufferSize, LoopQueue, LoopSignal

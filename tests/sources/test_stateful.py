@@ -17,7 +17,7 @@ import pytest
 
 import asyncdata as ad
 from asyncdata.errors import ResumeError
-from asyncdata.runtime.checksum import with_checksum
+from asyncdata.system.checksum import with_checksum
 from asyncdata.testing import check_resumes
 from tests.marks import first_by_default
 from tests.reference import Boom, Failed, failed

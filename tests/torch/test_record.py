@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from torch.utils.data.distributed import DistributedSampler
 
+from asyncdata.persistence.run_log_files import paths_of
 from asyncdata.recorder.audit import audit
-from asyncdata.recorder.log_files import paths_of
 from asyncdata.recorder.log_reader import read_logs, step_origin
 from asyncdata.torch import DataLoader
 from tests.torch.datasets import Numbers, Stream, seed, started

@@ -16,8 +16,8 @@ import asyncdata as ad
 from asyncdata.executors.scope import OwnedTask
 from asyncdata.executors.thread_sharing import LimitedThreads
 from asyncdata.runtime import open_files
-from asyncdata.runtime.host_resources import usable_cores
 from asyncdata.runtime.memory_budget import MemoryBudget
+from asyncdata.system.host_resources import usable_cores
 from tests.marks import first_by_default
 from tests.reference import Boom
 

@@ -40,7 +40,7 @@ class Heartbeats:
 
     @staticmethod
     def create() -> Heartbeats:
-        """Return an empty board."""
+        """Return no heartbeats yet."""
         return Heartbeats(SharedMemory.create(CELLS * FIELDS * 8))
 
     def read(self, pid: int) -> WorkerPosition:

@@ -40,10 +40,10 @@ from asyncdata.executors.process.worker import (
     prepare,
 )
 from asyncdata.memory.memcpy import copy
-from asyncdata.runtime import forks
-from asyncdata.runtime.host_resources import most_bytes
 from asyncdata.runtime.queue import AT_EXIT
-from asyncdata.runtime.signal_handlers import start_thread
+from asyncdata.system import forks
+from asyncdata.system.host_resources import most_bytes
+from asyncdata.system.signal_handlers import start_thread
 
 __all__ = ("PendingGroup", "PoolHandle", "WorkerPool", "end_pools", "ending", "most_slots", "pool_of")
 
@@ -171,7 +171,8 @@ class WorkerPool:
         self.context = Context()
         self.orders: SimpleQueue[Callable[[], object] | None] = SimpleQueue()
         self.thread: threading.Thread | None = None
-        self.board: Heartbeats | None = None  # made with the first process: a pool that never starts has no descriptor
+        self.heartbeats: Heartbeats | None = None
+        """Made with the first process: a pool that never starts has no descriptor."""
         self.attached = SlotReader()
         self.slots = Slots(most_slots())
         self.functions: weakref.WeakValueDictionary[bytes, SharedFunction] = weakref.WeakValueDictionary()
@@ -264,9 +265,9 @@ class WorkerPool:
         """Forget a job; if it is being done, its worker stops at the next element, and its result is thrown away."""
         self.jobs.pop(job.number, None)
         if (future := job.future) is not None and not future.cancel():  # read once: the pool's thread clears it
-            with self.lock:  # as the board may be released
-                if self.board is not None and self.executor is not None:
-                    self.board.drop(job.number)
+            with self.lock:  # as the heartbeats may be released
+                if self.heartbeats is not None and self.executor is not None:
+                    self.heartbeats.drop(job.number)
 
     # the pool
 
@@ -329,12 +330,12 @@ class WorkerPool:
         if self.executor is not None:  # ordered once more, while they were restarted
             return
         preload(self.modules if not self.unproductive else set())  # one of them may be why the fork server ends
-        board = self.board = self.board or Heartbeats.create()
+        heartbeats = self.heartbeats = self.heartbeats or Heartbeats.create()
         executor = ProcessPoolExecutor(
             self.count,
             mp_context=cast("Any", self.context),
             initializer=prepare,
-            initargs=(board.segment.handle if board.segment else "", most_slots() // self.count),
+            initargs=(heartbeats.segment.handle if heartbeats.segment else "", most_slots() // self.count),
         )
         self.start(executor)
         with self.lock:
@@ -401,11 +402,11 @@ class WorkerPool:
 
     def reap(self) -> list[str]:
         """Find the jobs that workers died of, free their slots, and return how they ended."""
-        dead, board = self.context.started, self.board
+        dead, heartbeats = self.context.started, self.heartbeats
         self.context.started = []
         suspects = 0
         for process in dead:
-            mark = board.read(process.pid or 0) if board else NOTHING
+            mark = heartbeats.read(process.pid or 0) if heartbeats else NOTHING
             code, pid = process.exitcode, process.pid
             self.attached.forget_all(pid or 0)
             job = self.jobs.get(mark.group)
@@ -414,8 +415,8 @@ class WorkerPool:
                 job.died(mark.place, code)
         self.unproductive = 0 if self.settled or suspects else self.unproductive + 1
         self.settled = 0
-        if board is not None:
-            board.clear()
+        if heartbeats is not None:
+            heartbeats.clear()
         self.slots.reset()
         endings = [ending(process.exitcode or 0) for process in dead]
         for process in dead:
@@ -447,8 +448,8 @@ class WorkerPool:
             function.close()
         self.holders.clear()
         self.slots.close()
-        if self.board is not None:
-            self.board.close()
+        if self.heartbeats is not None:
+            self.heartbeats.close()
 
 
 def each(processes: list[WorkerProcess], end: Callable[[WorkerProcess], object]) -> None:

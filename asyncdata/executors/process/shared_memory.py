@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from asyncdata.runtime import forks
+from asyncdata.system import forks
 
 __all__ = ("Mapping", "SharedMemory", "descriptors", "make_private")
 

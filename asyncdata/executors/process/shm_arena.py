@@ -36,7 +36,7 @@ from asyncdata.executors.process.shared_memory import Mapping, SharedMemory, des
 from asyncdata.executors.retry import MAINS
 from asyncdata.memory.memcpy import copy
 from asyncdata.memory.output_buffers import MIN_BYTES
-from asyncdata.runtime import forks
+from asyncdata.system import forks
 
 __all__ = (
     "INLINE",
@@ -168,18 +168,18 @@ class Slots:
             slot.segment.close()
         self.slots.clear()
 
-    def send(self, head: bytes, buffers: Sequence[memoryview], draft: SlotWriter | None = None) -> SlotReference:
-        """Copy a pickle and its buffers into a slot, except buffers that were made in it, as a draft."""
-        draft = draft or SlotWriter(self)
+    def send(self, head: bytes, buffers: Sequence[memoryview], writer: SlotWriter | None = None) -> SlotReference:
+        """Copy a pickle and its buffers into a slot, except buffers that a `writer` made in it."""
+        writer = writer or SlotWriter(self)
         sizes = [buffer.nbytes for buffer in buffers]
-        made = draft.places_of(buffers)
+        made = writer.places_of(buffers)
         starts: list[int] = []
-        start = draft.used
+        start = writer.used
         for place, size in zip(made, sizes, strict=True):
             starts.append(place or start)
             start += 0 if place else aligned(size)
         table = np.array([starts, sizes], np.int64).tobytes()
-        slot, passing = draft.give(start + len(head) + len(table))
+        slot, passing = writer.give(start + len(head) + len(table))
         if slot is None:
             return self.send(head, buffers)
         target = memoryview(slot.segment.map)
@@ -443,19 +443,19 @@ def pack(
     value: Any,
     slots: Slots,
     inline: int = INLINE,
-    draft: SlotWriter | None = None,
+    writer: SlotWriter | None = None,
     dump: Callable[[Any, list[pickle.PickleBuffer] | None], bytes] = dumps,
 ) -> Message:
     """Return a value as a payload: a pickle if it is small, else in a slot, with the data of arrays copied once.
 
-    Arrays made in a `draft` are already in the slot.
+    Arrays made by a `writer` are already in the slot.
     """
     buffers: list[pickle.PickleBuffer] = []
     head = dump(value, buffers)
     raw = [buffer.raw() for buffer in buffers]
     if len(head) + sum(part.nbytes for part in raw) <= inline:
         return dump(value, None) if buffers else head
-    return slots.send(head, raw, draft)
+    return slots.send(head, raw, writer)
 
 
 @cache

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from asyncdata.executors.process.imports import current_folder, folders_elsewhere
 from asyncdata.executors.retry import MAINS
-from asyncdata.runtime import forks
+from asyncdata.system import forks
 
 __all__ = ("Context", "WorkerProcess", "at_exit", "modules_of", "preload")
 
@@ -242,5 +242,5 @@ def preload(modules: set[str]) -> None:
     """Have the server import modules before it makes its first process; each one then has them at once."""
     if METHOD == "forkserver":
         BASE.set_forkserver_preload(
-            ["asyncdata.executors.process.worker", "asyncdata.engines.process.server", *OFTEN, *sorted(modules)]
+            ["asyncdata.executors.process.worker", "asyncdata.process_engine.server", *OFTEN, *sorted(modules)]
         )

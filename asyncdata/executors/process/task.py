@@ -24,8 +24,8 @@ from asyncdata.executors.process.shm_arena import pickled_by_value
 from asyncdata.memory.buffer_pool import Empty
 from asyncdata.runtime.block import Block, Failure
 from asyncdata.runtime.retry_count import RETRIED
-from asyncdata.runtime.thread_usage import queued
 from asyncdata.runtime.tickets import FilteredTickets, Position, Ticket, Tickets, plain
+from asyncdata.system.thread_usage import queued
 
 __all__ = (
     "IsolatedElement",

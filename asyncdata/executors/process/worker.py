@@ -29,7 +29,7 @@ from asyncdata.executors.process.task import IsolatedElement, RemoteError, Task,
 from asyncdata.memory.buffer_pool import keep_memory_warm
 from asyncdata.memory.memcpy import HELP
 from asyncdata.memory.output_buffers import giving
-from asyncdata.runtime.host_resources import usable_cores
+from asyncdata.system.host_resources import usable_cores
 
 __all__ = (
     "ForeignError",
@@ -98,8 +98,8 @@ class ForeignError(Exception):
 class WorkerState:
     """The state of a worker: its heartbeat, its own slots, those of others, and the stages' work that it has."""
 
-    def __init__(self, board: str, most_bytes: int) -> None:
-        self.board = Heartbeats(handle=board)
+    def __init__(self, heartbeats: str, most_bytes: int) -> None:
+        self.heartbeats = Heartbeats(handle=heartbeats)
         self.slots = Slots(most_bytes)
         self.attached = SlotReader()
         self.drafted = 0  # bytes that were needed last time
@@ -121,16 +121,16 @@ class WorkerState:
         return self.functions[function.name]
 
 
-posts: Final[list[WorkerState]] = []
+states: Final[list[WorkerState]] = []
 
 
-def prepare(board: str, most_bytes: int) -> None:
+def prepare(heartbeats: str, most_bytes: int) -> None:
     """Make this process a worker: Ctrl-C is for the parent alone, whose end is this one's; one compute thread."""
     attend()
     one_thread()
     if usable_cores() > 1:
         HELP.set(ThreadPool(start, 1, "asyncdata-copy"))
-    posts.append(WorkerState(board, most_bytes))
+    states.append(WorkerState(heartbeats, most_bytes))
 
 
 def start(run: Callable[[], None], name: str) -> None:
@@ -181,41 +181,41 @@ def be_ready() -> None:
 
 def do(order: TaskRequest) -> TaskReply:
     """Do a task; an error of the entire task is in the reply."""
-    (post,) = posts
-    post.board.write(order.group)
+    (state,) = states
+    state.heartbeats.write(order.group)
     try:
-        draft = SlotWriter(post.slots, post.drafted)
+        writer = SlotWriter(state.slots, state.drafted)
         try:
-            return TaskReply(draft.settled(made(order, post, draft)), False)
+            return TaskReply(writer.settled(made(order, state, writer)), False)
         finally:
-            post.drafted = draft.wanted
-            draft.drop()
+            state.drafted = writer.wanted
+            writer.drop()
     except BaseException as error:  # SystemExit and the like, or a function that cannot be loaded here
-        return TaskReply(pack(RemoteError.of(error), post.slots), True)
+        return TaskReply(pack(RemoteError.of(error), state.slots), True)
     finally:
-        post.board.write(0)
+        state.heartbeats.write(0)
 
 
-def made(order: TaskRequest, post: WorkerState, draft: SlotWriter) -> Message:
+def made(order: TaskRequest, state: WorkerState, writer: SlotWriter) -> Message:
     """Do the work of a task and return its outcome as a payload; nothing of it stays here except what its functions
     hold."""
-    work = post.learn(order.function, order.released)
-    task = opened(post, order.task)
-    with giving(draft.allocate) if work.rows is None else nullcontext():  # else rows of batches are given
-        mark, dropped = partial(post.board.write, order.group), partial(post.board.is_dropped, order.group)
-        outcome = carry_out(work, task, mark, draft.empty, dropped)
-    drafted, copied = partial(pack, slots=post.slots, draft=draft), partial(pack, slots=post.slots)
-    payload = sent(outcome, task, work, drafted, copied)
-    if draft.window is not None:
+    work = state.learn(order.function, order.released)
+    task = opened(state, order.task)
+    with giving(writer.allocate) if work.rows is None else nullcontext():  # else rows of batches are given
+        mark, dropped = partial(state.heartbeats.write, order.group), partial(state.heartbeats.is_dropped, order.group)
+        outcome = carry_out(work, task, mark, writer.empty, dropped)
+    in_place, copied = partial(pack, slots=state.slots, writer=writer), partial(pack, slots=state.slots)
+    payload = sent(outcome, task, work, in_place, copied)
+    if writer.window is not None:
         for failure in outcome.failures:
             failure.forget_frames()
     return payload
 
 
-def opened(post: WorkerState, payload: Message) -> Task:
+def opened(state: WorkerState, payload: Message) -> Task:
     """Return a task that has arrived."""
     try:
-        return post.attached.open(payload)
+        return state.attached.open(payload)
     except (MemoryError, OSError):
         raise
     except Exception as error:

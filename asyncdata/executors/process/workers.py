@@ -32,8 +32,8 @@ from asyncdata.executors.process.task import (
 )
 from asyncdata.executors.process.worker import ForeignError, TaskReply, TaskRequest, fitting
 from asyncdata.executors.workers import Group, Workers
-from asyncdata.runtime import forks
 from asyncdata.runtime.block import Block, Failure
+from asyncdata.system import forks
 
 __all__ = ("EXECUTORS", "ExecutorWorkers", "Finished", "PickledWorkers", "ProcessWorkers", "held_by", "pickled")
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import asyncdata as ad
-from asyncdata.graph.content_hash import contents_of
+from asyncdata.identity.content_hash import contents_of
 
 pytestmark = pytest.mark.integrations
 

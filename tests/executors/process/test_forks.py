@@ -17,7 +17,7 @@ import pytest
 
 import asyncdata as ad
 from asyncdata.executors.autotune import Tuning
-from asyncdata.runtime.host_resources import usable_cores
+from asyncdata.system.host_resources import usable_cores
 from tests.marks import first_by_default
 
 FAULT = Path(__file__).parents[2] / "faults" / "in_child.py"

@@ -1,0 +1,168 @@
+"""Logs: a file that says, for each step of a run, which elements were delivered, written with each state.
+
+A log is text, one JSON value a line. Each run, from its start or from a state, begins with a dict: what all its states
+share, how many elements had been delivered before (`begin`) and the time. A list follows for each element: its number
+in the epoch, its ticket as in an origin, or `null` if that is not known, and a third item, 1, if it failed. A dict says
+where the run continues after so many elements (`at`, `position`), as in a state. All that is written at once ends with
+a dict that says why (`state`, `end`, `left`, `more`), after how many elements, and has a hash of the run up to there:
+so a damaged file, or one that two runs wrote at once, is seen. A run that goes on in another part begins there in the
+same way, with the last hash of the part before (`follows`).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from hashlib import blake2b
+from threading import RLock
+from typing import Any, Final, Literal, Self, TypeAlias
+
+from asyncdata.checkpoint import ResumePoint, shares_of
+from asyncdata.errors import ResumeError, StageError
+from asyncdata.identity.exclusion import left_in
+from asyncdata.persistence.run_log_files import LogFiles
+from asyncdata.runtime.tickets import Position, Tickets
+
+__all__ = ("FORMAT", "HEAD", "Occasion", "RunLog", "chained")
+
+FORMAT: Final = 1
+
+HEAD: Final = ("log", "each", "follows", "begin", "time")
+"""What the beginning of a run has besides what all its states share."""
+
+MANY: Final = 1 << 12
+"""So many elements are written at once if no state is asked for."""
+
+COMPACT: Final = json.JSONEncoder(separators=(",", ":"))
+
+Occasion: TypeAlias = Literal["state", "end", "left", "more"]
+"""Why something is written: a state is taken, the data has ended, the iterator was closed, or much has come."""
+
+
+class RunLog:
+    """Collects the tickets of what one iteration delivers, and appends them to its file. Thread-safe.
+
+    Nothing is done for each element: a block's are noted when the next block begins, or when a state is taken.
+    """
+
+    def __init__(
+        self,
+        record: str | os.PathLike[str],
+        shares: Sequence[Sequence[int]],
+        begin: int,
+        first: Position = None,
+        each: Sequence[int] = (),
+        left_in: Callable[[Any], Any] | None = None,
+    ) -> None:
+        self.files = LogFiles(record, shares)
+        self.begin = self.noted = begin
+        self.first = first
+        self.left_in = left_in
+        self.each = each
+        self.pending: dict[int, str] = {}
+        self.chain = b""
+        self.bytes_since = 0
+        """How much was written since the last position."""
+        self.last: tuple[int, Occasion] | None = None
+        self.lock = RLock()
+
+    @classmethod
+    def of(cls, record: str | os.PathLike[str], place: ResumePoint) -> Self:
+        """Return the log of a run of a plan from a place on."""
+        first = place.start.position_with_skip()
+        return cls(record, shares_of(place.plan), place.delivered, first, place.each, left_in(place.plan))
+
+    def note(self, delivered: int, tickets: Tickets | None, count: int, failed: bool = False) -> None:
+        """Note the first `count` elements of a block, before which so many were delivered; `None` if not known.
+
+        What was noted already stays: a signal handler may have ended this before.
+        """
+        with self.lock:
+            start = self.noted - delivered
+            if start < count:
+                found = encoded(tickets, start, count)
+                if self.left_in is not None:
+                    found = [None if ticket is None else self.left_in(ticket) for ticket in found]
+                for place, ticket in enumerate(found, self.noted):
+                    self.add(place, ticket, failed)
+                self.noted = delivered + count
+
+    def add(self, place: int, ticket: Any, failed: bool) -> None:
+        """Note an element, by its number in the epoch and its ticket as JSON."""
+        self.pending[place] = f"[{place},{text_of(ticket)}{',1]' if failed else ']'}"
+        self.noted = place + 1
+
+    def pass_over(self, delivered: int) -> None:
+        """Note nothing of the elements up to this number, which were left out."""
+        with self.lock:
+            self.noted = max(self.noted, delivered)
+
+    def is_long(self) -> bool:
+        """Return whether so much has come that it must be written."""
+        return len(self.pending) >= MANY
+
+    def write(
+        self, header: Callable[[], Mapping[str, Any]], why: Occasion, position: Callable[[], Position] | None = None
+    ) -> None:
+        """Append what is noted to the file, unless nothing has come since; with a state, also where it continues."""
+        with self.lock:
+            now = (self.noted, why)
+            new = self.pending or (why == "end" and self.last != now)
+            if not new and not (why == "state" and self.each and self.last is None):  # who goes on with others' shares
+                return
+            part = self.files.next_part()
+            chain = self.chain if part == self.files.part else b""
+            lines = [] if chain else self.head(header())
+            lines += self.pending.values()
+            if position is not None:
+                lines += self.where(position, sum(map(len, lines)), "unordered" in header())
+            body = "".join([f"{line}\n" for line in lines]).encode()
+            chain, first = chained(chain, body, why, self.noted), not chain
+            self.files.write(part, body + f"{text_of({why: self.noted, 'sum': chain.hex()})}\n".encode(), first)
+            self.chain, self.pending, self.last = chain, {}, now
+
+    def where(self, position: Callable[[], Position], new: int, unordered: bool) -> list[str]:
+        """Return the line of a position, where it may be needed and does not make the log more than twice as long."""
+        self.bytes_since += new
+        lines = at(self.noted, position)
+        if sum(map(len, lines)) > self.bytes_since and not unordered:
+            return []
+        self.bytes_since = 0
+        return lines
+
+    def head(self, header: Mapping[str, Any]) -> list[str]:
+        """Return the lines with which a run begins, or goes on in another part."""
+        time = datetime.now(UTC).isoformat(timespec="microseconds")
+        each = {"each": list(self.each)} if self.each else {}
+        begin, follows = (self.begin, {}) if self.last is None else (self.last[0], {"follows": self.chain.hex()})
+        line = text_of({"log": FORMAT, **header, **each, **follows, "begin": begin, "time": time})
+        return [line] if follows else [line, *at(begin, lambda: self.first)]
+
+
+def encoded(tickets: Tickets | None, start: int, stop: int) -> list[Any]:
+    """Return tickets as JSON; `None` where only a process knew them that has ended, or a source cannot say it."""
+    if tickets is None:
+        return [None] * (stop - start)
+    try:
+        return tickets.encoded(start, stop)
+    except (StageError, ResumeError):
+        return [None] * (stop - start)
+
+
+def at(count: int, position: Callable[[], Position]) -> list[str]:
+    """Return the line that says where a run continues after so many elements; none if a step cannot say it in JSON."""
+    try:
+        return [text_of({"at": count, "position": position()})]
+    except (StageError, ResumeError, TypeError, ValueError):
+        return []
+
+
+def text_of(value: Any) -> str:
+    return COMPACT.encode(value)
+
+
+def chained(chain: bytes, body: bytes, why: str, count: int) -> bytes:
+    """Return the hash of a run's log up to the end of `body`, before which it was `chain`."""
+    return blake2b(chain + body + f"{why} {count}".encode(), digest_size=8).digest()
