@@ -33,4 +33,5 @@ def test_the_drop_in_has_the_arguments_of_dataloader() -> None:
     data = pytest.importorskip("torch.utils.data")
     from asyncdata.torch import DataLoader
 
-    assert [*inspect.signature(DataLoader).parameters] == [*inspect.signature(data.DataLoader).parameters, "device"]
+    theirs = [*inspect.signature(data.DataLoader).parameters]
+    assert [*inspect.signature(DataLoader).parameters] == [*theirs, "device", "record"]
