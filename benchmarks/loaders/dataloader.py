@@ -206,7 +206,10 @@ def main() -> None:
             times = {"batch": ("", AtLeast(bar)), "first": (": first batch", AtMost(1.2))}
             times["processor"] = ": trainer's processor", AtMost(0.5)
             compare(name, folder, {what: (title, "s", limit) for what, (title, limit) in times.items()})
-    times_and_memory = {"twentieth": (": 20 batches", "s", None), "memory": (": memory", "MB", None)}
+    times_and_memory: dict[str, tuple[str, str, Bar | None]] = {
+        "twentieth": (": 20 batches", "s", AtMost(1.0)),
+        "memory": (": memory", "MB", AtMost(1.1)),  # missed: forked workers share the array that the dataset holds
+    }
     for name in HELD:
         compare(name, "", times_and_memory)
     report.finish(arguments.json)
