@@ -302,7 +302,6 @@ CALLS: dict[str, dict[str, Any]] = {
     "observe.PrometheusCollector": {},
     "observe.dashboard": {},
     "observe.report": {"iterator": iter(numbers()), "path": "run.html"},
-    "checkpoint.as_shared": {"plan": numbers().plan, "header": iter(numbers()).state_dict()},
     "checkpoint.chosen_seeds": {"plan": numbers().plan},
     "checkpoint.fingerprint": {"plan": numbers().plan},
     "checkpoint.inspect_state": {"state": iter(numbers()).state_dict()},

@@ -360,7 +360,7 @@ def samples_of_tfds(draw: st.DrawFn) -> FileSource:
     """A split of a folder of shards, of which one has a corrupt record, and one is missing."""
     split, index = draw(st.sampled_from(["all", "a[2:9]", "a[12:]+b"])), draw(st.booleans())
     path = folder().path / "tfds"
-    first, second, last, other = ([{"name": b"#%d" % n, "number": np.int32(n)} for n in shard] for shard in TFDS)
+    first, second, last, other = ([{"number": np.int32(n), "name": b"#%d" % n} for n in shard] for shard in TFDS)
     second[1] = DAMAGED
     found = {
         "all": [*first, *second, MISSING, *last, *other],

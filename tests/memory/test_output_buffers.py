@@ -288,7 +288,7 @@ def test_rows_that_a_function_keeps_stay_its_own_in_a_worker_process() -> None:
 def sent(draft: SlotWriter, slots: Slots, number: int) -> Message:
     """What a worker sends."""
     with giving(draft.allocate):
-        return pack(filled(number), slots, draft=draft)
+        return pack(filled(number), slots, writer=draft)
 
 
 def test_nothing_is_copied(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -310,7 +310,7 @@ def test_a_slot_is_not_used_again_while_its_maker_looks_into_it() -> None:
     draft = SlotWriter(slots)
     with giving(draft.allocate):
         kept = filled(1)
-    parcel = draft.settled(pack(kept, slots, draft=draft))
+    parcel = draft.settled(pack(kept, slots, writer=draft))
     assert isinstance(parcel, SlotReference)
     assert parcel.number == slots.slots[1].number, "it was copied into another one"
     kept[:] = 2
