@@ -83,6 +83,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             raise pytest.UsageError(f"the markers of {item.nodeid} do not stand in its module: {given}")
         if random and config.stash[LAWS]:
             item.add_marker(pytest.mark.laws)
+            item.add_marker(pytest.mark.timeout(600))
 
 
 def pytest_collection_finish() -> None:

@@ -14,6 +14,8 @@ def ray() -> Iterator[Any]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Ray's own
         module = pytest.importorskip("ray")
-        module.init("local", num_cpus=4, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+        if mine := not module.is_initialized():  # tests elsewhere import this fixture
+            module.init("local", num_cpus=4, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
     yield module
-    module.shutdown()
+    if mine:
+        module.shutdown()

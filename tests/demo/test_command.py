@@ -48,7 +48,7 @@ def test_learns_from_shards_of_ones_own(demo: Demo, shards: Path) -> None:
     timeline = Path(re.findall(r"What ran when in the last epoch: (.*)", done.stdout)[0]).read_text(encoding="utf-8")
     assert ">naive: " in timeline
     assert ">asyncdata: " in timeline
-    assert ">train</text>" in timeline
+    assert ">train<title>" in timeline
     assert re.search(r"from a state of [\d,]+ bytes: the losses are those of a run that was not stopped", done.stdout)
 
 

@@ -147,7 +147,10 @@ def check_edit(before: list[str], after: list[str], taken: int) -> bool:
     except (ad.StructureError, ad.PlanError):  # a scalar to unbatch
         return False
     with build(before).iterate() as elements:
-        found = [*islice(elements, taken)]
+        try:
+            found = [*islice(elements, taken)]
+        except ad.StructureError:  # a batch of unlike rows, in another order than above
+            return False
         state = json.loads(json.dumps(elements.state_dict()))
     try:
         found += list(build(after).iterate(state=state, strict=False))
