@@ -85,7 +85,7 @@ def test_pictures_cut_anywhere_are_errors(kind: str) -> None:
 
 
 def test_what_is_refused() -> None:
-    with pytest.raises(ad.StructureError, match="8 bits per value are decoded, got the mode I;16"):
+    with pytest.raises(ad.StructureError, match="8 bits per value are decoded, got the mode I"):
         ad.decode_image(encoded(Image.fromarray(np.zeros((2, 2), np.uint16)), "PNG"))
     with pytest.raises(ad.PlanError, match=r"decode_image\(channels=\) must be 1 or 3, got 4"):
         ad.decode_image(b"", 4)
