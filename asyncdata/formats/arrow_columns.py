@@ -193,7 +193,7 @@ def lists(array: Any) -> Array:
     else:
         lengths = array.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
     stops = np.cumsum(lengths, dtype=np.int64)
-    some = array.flatten() if valid.any() else array.values[:0]  # without those of missing lists
+    some = array.flatten() if lengths.any() else array.values[:0]  # without those of missing lists
     items = column_of(some)
     found = arrays_of_items(items, stops - lengths, stops, valid, no_items(kind.value_type))
     none = None if len(array) else no_items(kind)

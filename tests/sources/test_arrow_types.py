@@ -462,3 +462,14 @@ def test_times_are_written_as_they_were_read(tmp_path: Path, kind: Any, inside: 
     if not inside:  # the zone is in the schema alone
         written = ad.ParquetDataset(path).write_parquet(tmp_path / "same", schema=pa.schema({"c": kind}))
         assert pq.read_table(written[0]).equals(pa.table({"c": array}))
+
+
+def test_a_batch_whose_views_of_views_of_tensors_are_all_empty(tmp_path: Path) -> None:
+    storage = pa.FixedSizeListArray.from_arrays(pa.array(range(6), pa.int8()), 6)
+    tensors = pa.ExtensionArray.from_storage(pa.fixed_shape_tensor(pa.int8(), [2, 3]), storage)
+    none = pa.array([0], pa.int32())
+    views = pa.ListViewArray.from_arrays(none, none, pa.ListViewArray.from_arrays(none, none, tensors))
+    table = pa.table({"a": views})
+    with pa.ipc.new_stream(str(tmp_path / "a.arrow"), table.schema) as writer:
+        writer.write_table(table)
+    assert [form(row["a"]) for row in ad.ArrowDataset(tmp_path / "a.arrow")] == ["object(0,)[]"]
