@@ -17,9 +17,9 @@ from asyncdata.formats.npy import NpyHeader, header_of
 from asyncdata.formats.npy_rows import HEADER_BYTES, MAX_FILE_BYTES, NpyParser, is_by_rows, is_numpys
 from asyncdata.graph.node import PHYSICAL
 from asyncdata.runtime.tickets import END, Position
-from asyncdata.sources.numbered_files import NumberedFile, NumberedFiles
+from asyncdata.sources.files_with_headers import FilesWithHeaders, KnownFile
+from asyncdata.sources.numbered_files import NumberedFile
 from asyncdata.storage import BLOCK_BYTES, AnyPart, StorageOptions, opened, read_head, without_query
-from asyncdata.storage.base import Status
 
 __all__ = ("NpyFile", "NpyFiles")
 
@@ -28,43 +28,24 @@ HEAD: Final = 1024
 
 
 @dataclass
-class KnownFile:
+class KnownArrays(KnownFile):
     """The header of a file, or all of its arrays if rows are not stored one after another."""
 
-    status: Status
     header: NpyHeader | None = None
     columns: Any = None
-    rows: int = 0
-    error: Exception | None = None
-    """The error after the rows, if there is one."""
-
-    @property
-    def count(self) -> int:
-        """How many elements there are."""
-        return self.rows + (self.error is not None)
 
 
-class NpyFiles(NumberedFiles):
+class NpyFiles(FilesWithHeaders[KnownArrays]):
     """Files of arrays, whose headers are read once."""
 
     method: ClassVar = "NpyDataset"
+    known_file = KnownArrays
 
     def __init__(self, most: int = MAX_FILE_BYTES, storage: StorageOptions | None = None) -> None:
+        super().__init__(storage)
         self.most = most
-        self.storage = storage
-        self.known: dict[str, KnownFile] = {}
 
-    def of(self, path: str) -> KnownFile:
-        """Return the header or the arrays of a file."""
-        if path not in self.known:
-            try:
-                with opened(path, self.storage) as file:
-                    self.known[path] = self.inspect(file, without_query(path))
-            except OSError as error:
-                self.known[path] = KnownFile(Status(-1, 0), error=error.with_traceback(None))
-        return self.known[path]
-
-    def inspect(self, file: AnyPart, name: str) -> KnownFile:
+    def inspect(self, file: AnyPart, path: str) -> KnownArrays:
         """Read the header or the arrays of a file."""
         status = file.status()
         head = file.read_at(0, HEADER_BYTES)
@@ -72,12 +53,12 @@ class NpyFiles(NumberedFiles):
             header = header_of(head)
         except ValueError:
             header = None
-        parser = NpyParser(name, self.most)
+        parser = NpyParser(without_query(path), self.most)
         if header is None or not is_by_rows(header):
             parser.feed(file.read_at(0, min(status.size, self.most + HEADER_BYTES)) if is_numpys(head) else head)
-            return self.drained(parser, KnownFile(status, header))
+            return self.drained(parser, KnownArrays(status, header=header))
         rows = min(header.shape[0], (status.size - header.begin) // header.row_bytes)
-        known = KnownFile(status, header, rows=rows)
+        known = KnownArrays(status, rows, header=header)
         if status.size != header.begin + header.nbytes:
             end = header.begin + rows * header.row_bytes
             parser.start(file.read_at(0, header.begin))
@@ -86,19 +67,16 @@ class NpyFiles(NumberedFiles):
             self.drained(parser, known)
         return known
 
-    def drained(self, parser: NpyParser, known: KnownFile) -> KnownFile:
+    def drained(self, parser: NpyParser, known: KnownArrays) -> KnownArrays:
         """Add the arrays or the error that a parser finds in its data."""
         parser.finish()
         try:
             if (found := parser.decoded()) is not None:
-                known.columns, known.rows = found
+                known.columns, known.records = found
                 parser.decoded()
         except DataLossError as error:
             known.error = error.with_traceback(None)
         return known
-
-    def count(self, path: str) -> int:
-        return self.of(path).count
 
     def position(self, path: str, number: int) -> Position:
         known = self.of(path)
@@ -113,16 +91,12 @@ class NpyFiles(NumberedFiles):
         sizes = [known.header.row_bytes for known in self.known.values() if known.header is not None]
         return min(4096, BLOCK_BYTES // max(1, *sizes, 1))
 
-    def is_broken(self, path: str) -> bool:
-        return self.of(path).error is not None
-
     def read_file(self, path: str, records: Sequence[int]) -> list[Any]:
         known = self.of(path)
         if known.columns is not None:
             return [known.error or self.row_of(known.columns, record) for record in records]
         with opened(path, self.storage) as file:
-            if file.status() != known.status:
-                raise DataLossError(f"{without_query(path)}: the file has changed since its header was read")
+            self.check_unchanged(path, file)
             return [self.row_at(file, known, record) for record in records]
 
     def row_of(self, columns: Any, record: int) -> Any:
@@ -130,10 +104,10 @@ class NpyFiles(NumberedFiles):
         row = part_of(columns, record, record + 1)
         return map_leaves(lambda array, _: copy.copy(array[0]), row)
 
-    def row_at(self, file: AnyPart, known: KnownFile, record: int) -> Any:
+    def row_at(self, file: AnyPart, known: KnownArrays, record: int) -> Any:
         """Read a row from a file."""
         header = known.header
-        if header is None or record >= known.rows:
+        if header is None or record >= known.records:
             return known.error
         begin = header.begin + record * header.row_bytes
         data = bytearray(file.read_at(begin, header.row_bytes))

@@ -18,47 +18,28 @@ from asyncdata.formats.shards import BEGIN_BYTES, Layout, ShardFormat, ShardHead
 from asyncdata.graph.node import PHYSICAL
 from asyncdata.runtime.block import Blocks, Demand
 from asyncdata.runtime.tickets import END, Position
-from asyncdata.sources.numbered_files import NumberedFile, NumberedFiles, in_order
+from asyncdata.sources.files_with_headers import FilesWithHeaders, KnownFile
+from asyncdata.sources.numbered_files import NumberedFile, in_order
 from asyncdata.storage import AnyPart, StorageOptions, is_local_or_cached, opened, read_head, without_query
-from asyncdata.storage.base import Status
 
 __all__ = ("LitFile", "LitFiles", "MdsFile", "MdsFiles", "ShardFile", "ShardFiles")
 
 
 @dataclass
-class KnownShard:
+class KnownShard(KnownFile):
     """What the header of a shard says. Its offsets are read again when they are needed, as they may be many."""
 
-    status: Status
     layout: Layout | None = None
-    samples: int = 0
-    """How many are complete."""
-    error: Exception | None = None
-    """The error after the samples, if there is one."""
-
-    @property
-    def count(self) -> int:
-        """How many elements there are."""
-        return self.samples + (self.error is not None)
 
 
-class ShardFiles(NumberedFiles):
+class ShardFiles(FilesWithHeaders[KnownShard]):
     """Shards of one format, whose headers are read once."""
 
-    def __init__(self, form: ShardFormat, storage: StorageOptions | None = None) -> None:
-        self.form = form
-        self.storage = storage
-        self.known: dict[str, KnownShard] = {}
+    known_file = KnownShard
 
-    def of(self, path: str) -> KnownShard:
-        """Return what is known of a shard."""
-        if path not in self.known:
-            try:
-                with opened(path, self.storage) as file:
-                    self.known[path] = self.inspect(file, path)
-            except OSError as error:
-                self.known[path] = KnownShard(Status(-1, 0), error=error.with_traceback(None))
-        return self.known[path]
+    def __init__(self, form: ShardFormat, storage: StorageOptions | None = None) -> None:
+        super().__init__(storage)
+        self.form = form
 
     def inspect(self, file: AnyPart, path: str) -> KnownShard:
         """Read the header of a shard."""
@@ -66,7 +47,7 @@ class ShardFiles(NumberedFiles):
         try:
             header = self.header(file, path, known.status.size)
             known.layout = header.layout
-            known.samples = header.complete(known.status.size)
+            known.records = header.complete(known.status.size)
             header.check_size(known.status.size)
         except ValueError as error:
             known.error = DataLossError(f"{without_query(path)}: {error}")
@@ -80,9 +61,6 @@ class ShardFiles(NumberedFiles):
             raise ValueError(f"it ends at byte {size}, where a header of {whole} bytes was expected")
         return self.form.header(path, file.read_at(0, whole))
 
-    def count(self, path: str) -> int:
-        return self.of(path).count
-
     def position(self, path: str, number: int) -> Position:
         known = self.of(path)
         if number >= known.count:
@@ -93,11 +71,8 @@ class ShardFiles(NumberedFiles):
         with opened(path, self.storage) as file:
             return [name, known.status.size, number, unpack("<I", file.read_at(4 + 4 * number, 4))[0], 0]
 
-    def is_broken(self, path: str) -> bool:
-        return self.of(path).error is not None
-
     def is_end(self, path: str, record: int) -> bool:
-        return record >= self.of(path).samples
+        return record >= self.of(path).records
 
     def read_file(self, path: str, records: Sequence[int]) -> list[Any]:
         known, name = self.of(path), without_query(path)
@@ -105,16 +80,11 @@ class ShardFiles(NumberedFiles):
         if layout is None:
             return [known.error] * len(records)
         with opened(path, self.storage) as file:
-            self.check(path, file)
+            self.check_unchanged(path, file)
             return [
-                known.error if record >= known.samples else self.sample_at(file, layout, name, record)
+                known.error if record >= known.records else self.sample_at(file, layout, name, record)
                 for record in records
             ]
-
-    def check(self, path: str, file: AnyPart) -> None:
-        """Raise unless a shard is as it was."""
-        if file.status() != self.of(path).status:
-            raise DataLossError(f"{without_query(path)}: the file has changed since its header was read")
 
     def size(self, path: str) -> int:
         return self.of(path).status.size
@@ -183,7 +153,7 @@ class LitFiles(ShardFiles):
             if groups is None:
                 return super().inspect(file, path)
             self.groups[path] = groups
-            known.samples = groups.samples
+            known.records = groups.samples
         except ValueError as error:
             known.error = DataLossError(f"{without_query(path)}: {error}")
         return known
@@ -201,7 +171,7 @@ class LitFiles(ShardFiles):
         if not self.in_groups(path):
             return super().read_file(path, records)
         with opened(path, self.storage) as file:
-            self.check(path, file)
+            self.check_unchanged(path, file)
             return self.groups[path].read(file.read_at, self.size(path), without_query(path), records)
 
     def chunk_end(self, path: str, start: int) -> int:
