@@ -104,7 +104,8 @@ def by_pillow(data: bytes, channels: int) -> Pixels:
     except (OSError, SyntaxError, ValueError, image.DecompressionBombError) as error:
         if isinstance(error, StructureError):
             raise
-        raise DataLossError(f"decode_image: {len(data)} bytes are no picture: {error}") from None
+        why = f"they begin with {data[:8]!r}" if isinstance(error, image.UnidentifiedImageError) else str(error)
+        raise DataLossError(f"decode_image: {len(data)} bytes are no picture: {why}") from None
     return pixels.reshape(*pixels.shape[:2], channels)
 
 

@@ -23,7 +23,11 @@ LARGEST_INDEX: Final = 1 << 30
 def reading_index(folder: str, what: str, storage: StorageOptions | None, name: str = "index.json") -> Generator[Any]:
     """Give what the index of a folder says; what its reading raises, inside too, is a `DataLossError` that names it."""
     path = joined(folder, name)
-    content = blocking(lambda: read_head(path, LARGEST_INDEX, storage))
+    try:
+        content = blocking(lambda: read_head(path, LARGEST_INDEX, storage))
+    except FileNotFoundError as error:
+        error.add_note(f"a folder of {what} has a file {name}: give the folder in which that is")
+        raise
     try:
         yield json.loads(content)
     except (ValueError, TypeError, KeyError, AttributeError, IndexError, RecursionError) as error:

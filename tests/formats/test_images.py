@@ -84,6 +84,11 @@ def test_pictures_cut_anywhere_are_errors(kind: str) -> None:
     assert failed >= len(sizes) - 2
 
 
+def test_what_is_no_picture_is_shown() -> None:
+    with pytest.raises(ad.DataLossError, match=r"11 bytes are no picture: they begin with b'no pictu'"):
+        ad.decode_image(b"no picture!")
+
+
 def test_what_is_refused() -> None:
     with pytest.raises(ad.StructureError, match="8 bits per value are decoded, got the mode I"):
         ad.decode_image(encoded(Image.fromarray(np.zeros((2, 2), np.uint16)), "PNG"))

@@ -171,8 +171,9 @@ def test_damaged_chunks_are_the_same_with_an_index(step: int, tmp_path: Path) ->
 
 
 def test_indexes_that_are_none_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(FileNotFoundError) as missing:
         ad.LitDataset(tmp_path / "none")
+    assert "has a file index.json" in missing.value.__notes__[0]
     index = json.loads((PLAIN / "index.json").read_text())
     changes: list[tuple[dict[str, Any], str]] = [
         ({"data_format": ["int"]}, "more leaves than serializers"),

@@ -152,8 +152,9 @@ def test_shards_outside_of_the_folder_are_refused(name: str, tmp_path: Path) -> 
 
 
 def test_folders_that_are_none_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(FileNotFoundError) as missing:
         ad.MdsDataset(tmp_path)
+    assert "has a file index.json" in missing.value.__notes__[0]
     with pytest.raises(ad.DataLossError, match="expected 'mds'"):
         ad.MdsDataset(index_of(tmp_path, "a.csv", format="csv"))
     (tmp_path / "index.json").write_text("[]")

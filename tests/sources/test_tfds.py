@@ -175,8 +175,9 @@ def test_what_is_not_supported_says_so(folder: Path) -> None:
     (folder / "dataset_info.json").write_text("[]")
     with pytest.raises(ad.DataLossError, match="no index of TensorFlow Datasets"):
         ad.TfdsDataset(folder, "train")
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(FileNotFoundError) as missing:
         ad.TfdsDataset(folder / "none", "train")
+    assert "has a file dataset_info.json" in missing.value.__notes__[0]
 
 
 def test_a_folder_on_a_web_server(tmp_path: Path) -> None:
