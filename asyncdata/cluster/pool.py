@@ -18,6 +18,7 @@ from asyncdata.cluster.parcel import Parcel
 from asyncdata.cluster.transport import GREET, SHUT_DOWN, Actor, Loss, Transport
 from asyncdata.cluster_settings import Cluster
 from asyncdata.errors import AsyncDataError, StageError
+from asyncdata.system.signal_handlers import start_thread
 
 __all__ = ("ActorPool", "Killed", "PendingCall", "PoolActor", "RemoteFunction")
 
@@ -157,7 +158,7 @@ class ActorPool:
         with self.starting:
             if self.thread is None:
                 self.thread = threading.Thread(target=self.run, name="asyncdata-cluster", daemon=True)
-                self.thread.start()
+                start_thread(self.thread)
 
     def drop(self, call: PendingCall) -> None:
         """Drop a call: it is no longer started, and if it runs its result is dropped."""

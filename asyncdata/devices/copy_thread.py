@@ -20,6 +20,7 @@ from asyncdata.runtime.queue import BlockQueue
 from asyncdata.runtime.spans import RECORDERS, record
 from asyncdata.runtime.tickets import Tickets
 from asyncdata.system.host_resources import usable_cores
+from asyncdata.system.signal_handlers import start_thread
 from asyncdata.transforms.prefetch_to_device import PrefetchToDevice
 
 __all__ = ("Batch", "CopyThread", "Credit", "End", "Pause", "Task")
@@ -126,7 +127,7 @@ class CopyThread:
     def start_helper(self, run: Callable[[], None], name: str) -> None:
         """Start a thread that helps to copy large arrays."""
         self.threads.append(thread := threading.Thread(target=run, name=name, daemon=True))
-        thread.start()
+        start_thread(thread)
 
     def end_helpers(self) -> None:
         """End the threads that help, which do not work now."""

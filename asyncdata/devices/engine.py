@@ -22,6 +22,7 @@ from asyncdata.runtime.queue import AT_EXIT, BlockQueue
 from asyncdata.statistics.statistics import EMPTY, StepStatistics
 from asyncdata.system import forks
 from asyncdata.system.sigint import DeferredInterrupts
+from asyncdata.system.signal_handlers import start_thread
 from asyncdata.transforms.prefetch_to_device import PrefetchToDevice
 
 __all__ = ("DeviceEngine",)
@@ -48,7 +49,7 @@ class DeviceEngine:
         THREADS.add(self.copy_thread.thread)
         forks.register(self)
         try:
-            self.copy_thread.thread.start()
+            start_thread(self.copy_thread.thread)
         except RuntimeError as error:  # no thread can be started
             THREADS.discard(self.copy_thread.thread)
             self.queue.finish(error)

@@ -32,6 +32,7 @@ from asyncdata.system.closing import Closable
 from asyncdata.system.loopback import is_loopback, is_loopback_authority
 from asyncdata.system.optional_packages import require
 from asyncdata.system.rank import this_rank
+from asyncdata.system.signal_handlers import start_thread
 
 __all__ = ("PORT", "Dashboard", "dashboard", "show", "started")
 
@@ -103,7 +104,7 @@ class Dashboard(Closable):
         config.get_loop_factory()  # these import their modules now, before the thread starts: see `forks.IMPORTING`
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self._serve, name="asyncdata-dashboard", daemon=True)
-        self._thread.start()
+        start_thread(self._thread)
         forks.register(self)
         atexit.register(self.close)
 

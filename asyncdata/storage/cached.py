@@ -15,6 +15,7 @@ from asyncdata.runtime.open_files import OpenFiles
 from asyncdata.storage.base import BLOCK_BYTES, AnyPart, Buffer, Cancellable, Entry, Runner, Status, Store, Stream
 from asyncdata.storage.cache_dir import CachedFile, CacheDir, CacheWriter, version_mtime
 from asyncdata.storage.local import FileStream, RandomFile
+from asyncdata.system.signal_handlers import start_thread
 
 __all__ = ("CachedStore", "Source")
 
@@ -322,7 +323,7 @@ def blocking(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
             errors.append(error)
 
     thread = threading.Thread(target=run, name="asyncdata-get")
-    thread.start()
+    start_thread(thread)
     thread.join()
     if errors:
         raise errors[0]

@@ -19,6 +19,7 @@ from asyncdata.storage.objects import ObjectStore, Writable, check_not_forked
 from asyncdata.storage.options import StorageOptions
 from asyncdata.storage.registry import store_for, without_query
 from asyncdata.storage.retries import explained
+from asyncdata.system.signal_handlers import start_thread
 
 __all__ = ("Sink", "check_writable", "put_object", "sink_for")
 
@@ -133,7 +134,7 @@ class ObjectSink:
         self.failed: Exception | None = None
         self.aborted = self.ended = False
         self.thread = threading.Thread(target=self.upload, name="asyncdata-upload", daemon=True)
-        self.thread.start()
+        start_thread(self.thread)
 
     def write(self, data: Buffer) -> None:
         """Append bytes; raise the error of the upload if it has failed."""

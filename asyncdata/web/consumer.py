@@ -15,6 +15,7 @@ from asyncdata.elements.validation import check_flag
 from asyncdata.errors import ClosedError, PlanError
 from asyncdata.graph.node import Node, nodes_of
 from asyncdata.iterator import DatasetIterator
+from asyncdata.system.signal_handlers import start_thread
 from asyncdata.web.failed_items import OnError, beginning_of, policy_for
 from asyncdata.web.stored import Stored
 
@@ -166,7 +167,7 @@ class Consumer:
             except RuntimeError:  # the loop was closed meanwhile
                 return
 
-        threading.Thread(target=main, name="asyncdata-consumer", daemon=True).start()
+        start_thread(threading.Thread(target=main, name="asyncdata-consumer", daemon=True))
         return done
 
     def _failure(self, done: asyncio.Future[None]) -> BaseException | None:

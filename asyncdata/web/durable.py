@@ -21,6 +21,7 @@ from asyncdata.runtime.queue import ThreadSignal
 from asyncdata.storage import FileLock, open_regular
 from asyncdata.system import forks
 from asyncdata.system.closing import Closable
+from asyncdata.system.signal_handlers import start_thread
 from asyncdata.web.channel import check_version, version_of
 from asyncdata.web.decoding import BodyDecoder, BodyError, format_of
 from asyncdata.web.folder import ChannelFolder, offsets_in
@@ -130,7 +131,7 @@ class DurableChannel(Closable):
         self._signal = ThreadSignal()
         forks.register(self)
         self._thread = threading.Thread(target=self._run, name="asyncdata-channel", daemon=True)
-        self._thread.start()
+        start_thread(self._thread)
 
     @classmethod
     def for_worker(

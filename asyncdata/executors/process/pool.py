@@ -393,7 +393,7 @@ class WorkerPool:
         """End the processes that there still are in two seconds."""
         timer = threading.Timer(END_TIMEOUT, each, (self.context.started, end))
         timer.daemon = True
-        timer.start()
+        start_thread(timer)
         try:
             yield
         finally:
