@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 import uvloop
 from hypothesis import HealthCheck, given, settings
+from hypothesis.internal.conjecture import providers
 from hypothesis.internal.detection import is_hypothesis_test
 from hypothesis.strategies import none
 
@@ -48,12 +49,22 @@ def pytest_configure(config: pytest.Config) -> None:
     settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci" if config.stash[LAWS] else "short"))
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    keep_constants()
     gc.disable()  # all that is collected stays: to look for garbage in it took a third of the time
     if os.environ.pop("PYTHONDONTWRITEBYTECODE", ""):
         folder = TemporaryDirectory(prefix="asyncdata-bytecode-")
         os.environ["PYTHONPYCACHEPREFIX"] = sys.pycache_prefix = folder.name
         sys.dont_write_bytecode = False
         config.add_cleanup(folder.cleanup)
+
+
+def keep_constants() -> None:
+    """Have Hypothesis draw constants of the modules that are loaded now, as it also draws those of modules loaded later:
+    its examples would depend on which tests ran before in the same process.
+    """
+    if hasattr(providers, "_get_local_constants"):
+        constants = providers._get_local_constants()
+        providers._get_local_constants = lambda: constants
 
 
 def pytest_xdist_auto_num_workers() -> int:

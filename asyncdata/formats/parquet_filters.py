@@ -93,7 +93,8 @@ def matching_rows(table: Any, filters: Any) -> tuple[Any, npt.NDArray[np.int64]]
 def matching_groups(footer: io.RawIOBase, count: int, filters: Any) -> Sequence[int]:
     """Return the numbers of the row groups whose statistics do not exclude a match, of `count`.
 
-    Of an expression the comparisons are unknown, so it excludes none.
+    An expression, whose comparisons are unknown, excludes none; nor do values that the type of a file does not hold, as
+    rows can have another: timestamps of 96 bits are those of nanoseconds there, and of microseconds where years ask it.
     """
     if not isinstance(filters, list):
         return range(count)
@@ -102,8 +103,8 @@ def matching_groups(footer: io.RawIOBase, count: int, filters: Any) -> Sequence[
     try:
         bounds = bounds_of(with_large_numbers(filters), fragment.physical_schema)
         return range(count) if bounds is None else [group.id for group in fragment.subset(bounds).row_groups]
-    except pa.ArrowException as error:
-        raise misfit(filters, error) from error
+    except pa.ArrowException:  # rows decide, and say what does not fit them
+        return range(count)
 
 
 def bounds_of(filters: list[Any], schema: Any) -> Any:

@@ -97,8 +97,8 @@ class ReplayBuffer(Unary):
         return True
 
     @property
-    def chance(self) -> Chance:
-        return Chance(self.seed, self.drawn)
+    def chance(self) -> Chance | None:
+        return None if self.sample == "fifo" else Chance(self.seed, self.drawn)
 
     @property
     def cardinality(self) -> int:

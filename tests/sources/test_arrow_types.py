@@ -351,6 +351,11 @@ def test_old_times_of_all_years(tmp_path: Path) -> None:
     assert [form(row["a"]) for row in rows] == [form(value) for value in numbers("M8[us]", *OLD_TIMES)]
     assert form(rows[0]["a"]) == "datetime64[us] 1500-01-01T00:00:00.000000"
     assert form(rows[0]["b"]) == "datetime64[us](1,)[datetime64[us] 1500-01-01T00:00:00.000000]"
+    wanted = datetime.datetime(1500, 1, 1)
+    for comparison, value in (("==", wanted), ("<=", wanted), ("in", [wanted])):
+        found = list(ad.ParquetDataset(path, ["a"], [("a", comparison, value)]))
+        assert form(found[0]["a"]) == form(rows[0]["a"])
+        assert len(found) == 1 + (comparison == "<=")
 
 
 @pytest.mark.parametrize("columns", [["a"], ["b"], ["c"], ["d"], None])

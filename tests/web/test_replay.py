@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import asyncdata as ad
+from asyncdata.checkpoint import merge_states
 from asyncdata.testing import check_resumes
 from tests.web.test_durable_channel import fill
 
@@ -39,6 +40,18 @@ def test_in_turn_through_the_window() -> None:
     channel.send_nowait([*"abcde"])
     channel.close()
     assert "".join(ad.Dataset.from_channel(channel, window=2, replay=2)) == "ababcdcdee"
+
+
+def test_states_of_processes_that_read_in_turn_need_no_seed_to_be_merged(tmp_path: Path) -> None:
+    fill(tmp_path, 3)
+    states: list[dict[str, Any]] = []
+    for index in range(2):
+        with ad.Dataset.from_channel(tmp_path, decode=int, replay=2).shard(2, index).iterate() as items:
+            states.append(items.state_dict())
+    merged = merge_states(states)
+    with ad.Dataset.from_channel(tmp_path, decode=int, replay=2).shard(1, 0).iterate() as items:
+        items.load_state_dict(merged)
+        assert list(items) == [0, 0, 1, 1, 2, 2]
 
 
 def test_items_of_a_high_priority_come_sooner_and_never_those_of_none() -> None:
