@@ -59,12 +59,13 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def keep_constants() -> None:
-    """Have Hypothesis draw constants of the modules that are loaded now, as it also draws those of modules loaded later:
-    its examples would depend on which tests ran before in the same process.
+    """Have Hypothesis draw constants of the modules that are loaded now alone: with those of modules that are loaded
+    later, its examples would depend on which tests ran before in the same process.
     """
-    if hasattr(providers, "_get_local_constants"):
-        constants = providers._get_local_constants()
-        providers._get_local_constants = lambda: constants
+    names, function = vars(providers), "_get_local_constants"
+    if function in names:
+        constants = names[function]()
+        names[function] = lambda: constants
 
 
 def pytest_xdist_auto_num_workers() -> int:
