@@ -49,7 +49,6 @@ def pytest_configure(config: pytest.Config) -> None:
     settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci" if config.stash[LAWS] else "short"))
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    keep_constants()
     gc.disable()  # all that is collected stays: to look for garbage in it took a third of the time
     if os.environ.pop("PYTHONDONTWRITEBYTECODE", ""):
         folder = TemporaryDirectory(prefix="asyncdata-bytecode-")
@@ -58,7 +57,7 @@ def pytest_configure(config: pytest.Config) -> None:
         config.add_cleanup(folder.cleanup)
 
 
-def keep_constants() -> None:
+def pytest_sessionstart() -> None:
     """Have Hypothesis draw constants of the modules that are loaded now alone: with those of modules that are loaded
     later, its examples would depend on which tests ran before in the same process.
     """
