@@ -57,6 +57,7 @@ def pytest_configure(config: pytest.Config) -> None:
         config.add_cleanup(folder.cleanup)
 
 
+@pytest.hookimpl(trylast=True)  # Hypothesis itself begins then
 def pytest_sessionstart() -> None:
     """Have Hypothesis draw constants of the modules that are loaded now alone: with those of modules that are loaded
     later, its examples would depend on which tests ran before in the same process.
