@@ -718,7 +718,7 @@ def check_resumes_at_each_place(build: Callable[[], ad.Dataset[Any]]) -> None:
             assert whole[:delivered] + list(rest) == whole
 
 
-@pytest.mark.parametrize("fn", first_by_default([in_any_order, in_any_order_later, of_several], 2))
+@pytest.mark.parametrize("fn", first_by_default([in_any_order, in_any_order_later, of_several]))
 @pytest.mark.parametrize("build", FROM_FUNCTIONS)
 def test_a_dataset_that_a_function_shuffles_without_a_seed_is_made_again(build: Any, fn: Any) -> None:
     check_resumes_at_each_place(lambda: build(ad.Dataset.range(3).shuffle(), fn))

@@ -12,6 +12,7 @@ import pytest
 
 import asyncdata as ad
 from asyncdata import ResumeError
+from tests.marks import first_by_default
 
 Build = Callable[[ad.Dataset[int]], ad.Dataset[Any]]
 
@@ -251,7 +252,7 @@ COUNTING: dict[str, Callable[[ad.Dataset[int]], ad.Dataset[Any]]] = {
 
 @pytest.mark.parametrize("name", COUNTING)
 @pytest.mark.parametrize("strict", [True, False])
-@pytest.mark.parametrize("by_options", [False, True])
+@pytest.mark.parametrize("by_options", first_by_default([False, True]))
 def test_what_a_step_counts_keeps_its_order(name: str, strict: bool, by_options: bool) -> None:
     def build(deterministic: bool) -> ad.Dataset[Any]:
         if by_options and name != "cache":  # which reads its input in order unless a step itself says otherwise

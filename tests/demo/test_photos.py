@@ -11,6 +11,7 @@ from asyncdata.demo import photos
 from asyncdata.demo.pipelines import FEATURES
 
 
+@pytest.mark.slow
 def test_shards_are_complete_and_written_once(tmp_path: Path) -> None:
     folder = photos.ensure_shards(tmp_path)
     written = {path.name: path.stat().st_mtime_ns for path in folder.iterdir()}

@@ -15,6 +15,7 @@ import pytest
 import asyncdata as ad
 from asyncdata.errors import PlanError, ResumeError, StructureError
 from asyncdata.storage import sinks
+from tests.marks import first_by_default
 
 
 def numbers(count: int = 100) -> ad.Dataset[bytes]:
@@ -25,7 +26,7 @@ def visible(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir() if not path.name.startswith("."))
 
 
-@pytest.mark.parametrize("compression", [None, "GZIP", "ZLIB"])
+@pytest.mark.parametrize("compression", first_by_default(["GZIP", None, "ZLIB"]))
 @pytest.mark.parametrize("shards", [1, 7, 100, 130, None])
 def test_the_files_give_the_dataset(tmp_path: Path, shards: int | None, compression: str | None) -> None:
     names = numbers().write_tfrecords(tmp_path, shards, compression, shard_bytes=500)

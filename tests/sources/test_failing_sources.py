@@ -14,6 +14,7 @@ import pytest
 import asyncdata as ad
 from asyncdata.testing import check_resumes
 from tests.cluster.test_calls import read_one
+from tests.marks import first_by_default
 from tests.reference import Boom, Failed
 from tests.running import results
 
@@ -138,7 +139,7 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(("name", "step"), CASES)
+@pytest.mark.parametrize(("name", "step"), first_by_default(CASES, len(SOURCES) + len(STEPS)))
 def test_is_raised_whatever_is_left_out(tmp_path: Path, name: str, step: str) -> None:
     source = SOURCES[name](tmp_path)
     expected = errors(source)

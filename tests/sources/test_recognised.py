@@ -18,6 +18,7 @@ from asyncdata.cli.recognised import found_at
 from asyncdata.formats.compression import zstd_module
 from asyncdata.formats.tfrecord import frame
 from asyncdata.testing import check_resumes
+from tests.marks import first_by_default
 from tests.reference import Failed
 from tests.running import WAYS, results
 
@@ -32,7 +33,9 @@ READ: dict[str, tuple[Any, bytes]] = {
     "csv": (lambda path, **more: ad.experimental.CsvDataset(path, [np.int32, "none"], **more), b"1,a\n2,\n" * 40),
     "records": (ad.TFRecordDataset, b"".join([frame(b"%d" % number * 5) for number in range(80)])),
 }
-packed = pytest.mark.parametrize("pack", ["gz", "bz2", pytest.param("zst", marks=pytest.mark.formats)])
+packed = pytest.mark.parametrize(
+    "pack", [*first_by_default(["gz", "bz2"]), pytest.param("zst", marks=pytest.mark.formats)]
+)
 
 
 @packed

@@ -23,6 +23,7 @@ from asyncdata.formats.fixed_length import FixedParser
 from asyncdata.formats.lines import LineParser
 from asyncdata.formats.tfrecord import LARGE, frame
 from asyncdata.testing import check_resumes
+from tests.marks import first_by_default
 from tests.running import WAYS, read_plain
 
 PACK = {None: lambda data: data, "GZIP": gzip.compress, "ZLIB": zlib.compress}
@@ -77,7 +78,7 @@ CASES: dict[str, tuple[Any, bytes, int, int]] = {  # reader, content, the offset
 }
 
 
-@pytest.mark.parametrize("buffer", [1, 7, 30, None])
+@pytest.mark.parametrize("buffer", first_by_default([7, None, 1, 30], 2))
 @pytest.mark.parametrize("compression", PACK)
 @pytest.mark.parametrize("case", CASES)
 def test_a_long_record_is_an_error_in_its_place(

@@ -159,9 +159,8 @@ KINDS: dict[str, Callable[[Path], ad.Dataset]] = {
 }
 
 EACH_KIND = pytest.mark.parametrize("source", KINDS.values(), ids=KINDS)
-AGAIN = pytest.mark.parametrize(
-    "source", [kind for name, kind in KINDS.items() if not name.endswith("stateful iterator")]
-)
+READ_AGAIN = [kind for name, kind in KINDS.items() if not name.endswith("stateful iterator")]
+AGAIN = pytest.mark.parametrize("source", READ_AGAIN)
 
 WAYS = [(is_async, placement) for is_async in (False, True) for placement in ("thread", "current")]
 EACH_WAY = pytest.mark.parametrize("way", WAYS, ids=str)
@@ -283,7 +282,7 @@ def test_going_on_is_exact_below_steps_that_read_their_input_twice(source: Any, 
     check_resumes(lambda: source(log).apply(step), places=8)
 
 
-@AGAIN
+@pytest.mark.parametrize("source", first_by_default(READ_AGAIN, 2))
 def test_going_on_is_exact_where_no_order_is_promised(source: Any, log: Path) -> None:
     def single() -> ad.Dataset:
         return source(log).map(number, num_parallel_calls=3, deterministic=False)

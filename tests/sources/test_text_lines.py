@@ -75,7 +75,7 @@ def test_bytes_that_are_no_text_come_as_they_are(path: Path) -> None:
 
 
 @pytest.mark.parametrize("compression", [None, "GZIP"])
-@pytest.mark.parametrize("size", first_by_default([7, 1000, None, 1], 3))
+@pytest.mark.parametrize("size", first_by_default([7, None, 1000, 1], 2))
 def test_goes_on_at_any_line(path: Path, compression: str | None, size: int | None) -> None:
     data = b"\r\n".join(b"%d" % number * (number % 50) for number in range(120))
     path.write_bytes(packed(data, compression))

@@ -11,6 +11,7 @@ import asyncdata as ad
 from asyncdata.errors import PlanError, ResumeError
 from asyncdata.testing import check_resumes, check_transform
 from tests import reference
+from tests.marks import first_by_default
 from tests.reference import Boom, Failed
 from tests.running import WAYS, results
 from tests.states import edited
@@ -152,7 +153,7 @@ def test_a_coroutine_that_nobody_awaits_is_an_error() -> None:
         list(ad.Dataset.range(1).group_by_reducer(lambda x: later(x), TOTAL))
 
 
-@pytest.mark.parametrize("source", ["range", "shuffled", "generator", "unordered"])
+@pytest.mark.parametrize("source", first_by_default(["generator", "unordered", "range", "shuffled"], 2))
 def test_goes_on_from_any_place(source: str) -> None:
     def pipeline() -> ad.Dataset[Any]:
         ds: ad.Dataset[Any] = ad.Dataset.range(60)

@@ -13,18 +13,19 @@ import pytest
 
 import asyncdata as ad
 from asyncdata.testing import check_transform
+from tests.marks import first_by_default
 from tests.reference import Boom, Failed
 from tests.running import WAYS, results
 
 HOW: list[dict[str, Any]] = [
     {},
-    {"num_parallel_calls": 1},
     {"num_parallel_calls": 3},
-    {"num_parallel_calls": ad.AUTOTUNE},
     {"executor": "inline"},
-    {"executor": "thread"},
-    {"executor": ad.AUTOTUNE},
     {"executor": "thread", "num_parallel_calls": 2},
+    {"executor": ad.AUTOTUNE},
+    {"num_parallel_calls": 1},
+    {"num_parallel_calls": ad.AUTOTUNE},
+    {"executor": "thread"},
     {"num_parallel_calls": 4, "deterministic": True},
 ]
 
@@ -60,7 +61,7 @@ async def fail_at_3_later(x: int) -> int:
     return fail_at_3(x)
 
 
-@pytest.mark.parametrize("how", HOW, ids=str)
+@pytest.mark.parametrize("how", first_by_default(HOW, 5), ids=str)
 @pytest.mark.parametrize("fn", [double, double_later])
 def test_keeps_its_contract_in_every_executor(how: dict[str, Any], fn: Any) -> None:
     if fn is double_later and how.get("executor") in {"inline", "thread"}:

@@ -232,7 +232,7 @@ def one(x: int) -> Any:
     return {"inputs": np.full(x * 7 % 19, x), "labels": np.full(x * 7 % 19, -x)}
 
 
-@pytest.mark.parametrize("how", first_by_default(HOW, 2))
+@pytest.mark.parametrize("how", first_by_default(HOW))
 def test_goes_on_as_if_nothing_had_happened(how: dict[str, Any]) -> None:
     check_resumes(lambda: ad.Dataset.range(80).map(one).pack_sequences(12, **how), places=80)
     check_resumes(lambda: ad.Dataset.range(80).map(one).pack_sequences(12, **how).shuffle(6, seed=1).batch(2))

@@ -10,6 +10,7 @@ import asyncdata as ad
 from asyncdata.testing import check_resumes, check_transform
 from asyncdata.testing.checks import same
 from tests import reference
+from tests.marks import first_by_default
 from tests.reference import Boom, Failed
 from tests.running import results
 
@@ -36,7 +37,7 @@ def fail_at_2(x: int) -> Any:
     return np.full(x, x)
 
 
-@pytest.mark.parametrize("size", [1, 3, 1000])
+@pytest.mark.parametrize("size", first_by_default([3, 1000, 1], 2))
 @pytest.mark.parametrize("drop", [False, True])
 def test_keeps_its_contract(size: int, drop: bool) -> None:
     check_transform(
@@ -55,7 +56,7 @@ def test_what_is_missing_is_the_zero_of_the_dtype() -> None:
     assert batch_of(np.array([1], object), np.array([], object)).tolist() == [[1], [None]]
 
 
-@pytest.mark.parametrize("longest", [3, 100, 100_000])
+@pytest.mark.parametrize("longest", first_by_default([3, 100_000, 100], 2))
 @pytest.mark.parametrize("value", [None, 0, 0.0, -0.0, 7])
 @pytest.mark.parametrize("dtype", ["?", "u1", "i8", ">i4", "f2", "f8", "g", "c16"])
 def test_every_number_is_as_if_it_were_put_into_its_place(dtype: str, value: Any, longest: int) -> None:

@@ -137,6 +137,7 @@ def test_a_process_whose_fork_server_is_killed_is_started_by_another(monkeypatch
 
 
 @forkserver
+@pytest.mark.slow
 def test_a_pool_whose_fork_server_is_killed_while_it_starts_loses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     read, starts = multiprocessing.forkserver.read_signed, list[int]()
 
