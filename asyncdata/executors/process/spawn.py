@@ -81,10 +81,16 @@ ENDING: Final = 10.0
 
 
 class WorkerProcess(Process):
-    """A process that does not import the parent's main module: functions from there are pickled by value."""
+    """A process that does not import the parent's main module: functions from there are pickled by value.
+
+    It begins when its parent knows that it has started. A fork server may die just after it has forked a process, and
+    before it has said so: that one ends, as another is started in its place, with the same pipes and queues.
+    """
 
     is_ending = False
     """Whether it was terminated from here."""
+    begin: connection.Connection | None = None
+    """From where the process hears that it may begin."""
 
     @staticmethod
     def _Popen(process_obj: Any) -> Any:  # noqa: N802 - multiprocessing's own name for it
@@ -95,7 +101,7 @@ class WorkerProcess(Process):
         current_folder()
         for attempt in range(START_TRIES):
             try:
-                with STARTING, short_socket_path():
+                with STARTING, short_socket_path(), self.told_to_begin():
                     super().start()
                     forks.register(self)
             except ChildProcessError:  # this process was forked before this module was imported
@@ -112,6 +118,26 @@ class WorkerProcess(Process):
                 wait_for_end(error, START_PAUSE * 2**attempt)
             else:
                 return
+
+    @contextmanager
+    def told_to_begin(self) -> Generator[None]:
+        """Let the process begin if the body starts it; if that fails, a process that was forked all the same ends."""
+        self.begin, told = BASE.Pipe(duplex=False)
+        with self.begin, told:
+            yield
+            with suppress(OSError):  # it has already ended
+                told.send_bytes(b"begin")
+        self.begin = None
+
+    def run(self) -> None:
+        """Do the work of the process, in it, once it may."""
+        if self.begin is not None:
+            with self.begin:
+                try:
+                    self.begin.recv_bytes()
+                except EOFError:
+                    return
+        super().run()
 
     def terminate(self) -> None:
         """End it, and record that, unless it has already ended."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import io
 import multiprocessing
+import multiprocessing.connection
 import multiprocessing.forkserver
 import multiprocessing.reduction
 import os
@@ -172,6 +173,32 @@ def test_a_pipeline_whose_fork_server_is_killed_while_its_process_starts_begins(
     monkeypatch.setattr(multiprocessing.forkserver, "read_signed", killed)
     assert list(ad.Dataset.range(9).with_options(ad.Options(placement="process"))) == [*range(9)]
     assert len(starts) >= 2
+
+
+@forkserver
+@pytest.mark.parametrize("way", ["pool", "pipeline"])
+def test_a_process_that_a_fork_server_forked_just_before_it_died_does_nothing(
+    way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read, lost = multiprocessing.forkserver.read_signed, list[int]()
+
+    def killed(fd: int) -> int:
+        found = read(fd)
+        if starting() and not lost:
+            lost.append(os.pidfd_open(found))
+            kill_server()
+            raise EOFError
+        return found
+
+    monkeypatch.setattr(multiprocessing.forkserver, "read_signed", killed)
+    ds = ad.Dataset.range(300).map(abs, executor="process" if way == "pool" else None)
+    if way == "pool":
+        object.__setattr__(ds.plan, "executor", PoolHandle(2))
+    else:
+        ds = ds.with_options(ad.Options(placement="process"))
+    assert list(ds) == [*range(300)]
+    assert multiprocessing.connection.wait(lost, 60) == lost
+    os.close(lost[0])
 
 
 @forkserver
