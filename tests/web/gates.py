@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import SimpleNamespace
 from typing import Any
 
@@ -25,9 +26,8 @@ class Gate:
         """How many were made, the refused ones included."""
         self.is_open = True
         self.loop: Any = None
-        self.writers: set[asyncio.StreamWriter] = set()
-        self.handling: set[asyncio.Task[Any]] = set()
-        """The tasks of connections."""
+        self.handling: set[asyncio.Task[None]] = set()
+        """The tasks of connections. `asyncio.Server` loses those that it has just accepted when it is closed."""
 
     @classmethod
     @contextmanager
@@ -37,17 +37,14 @@ class Gate:
 
         async def body() -> None:
             gate.loop = asyncio.get_running_loop()
-            async with await asyncio.start_server(gate.connected, "127.0.0.1", 0, ssl=tls) as server:
-                gate.port = server.sockets[0].getsockname()[1]
+            with socket.create_server(("127.0.0.1", 0), backlog=100) as listening:
+                listening.setblocking(False)
+                gate.port = listening.getsockname()[1]
+                gate.loop.add_reader(listening, gate.accept, listening, tls)
                 ready.set()
                 await stop.wait()
-                server.close()
-                for _ in range(9):  # turns of the loop, until connections that were accepted are handled
-                    await asyncio.sleep(0)
-                gate.is_open = False
-                gate.drop()
-                while gate.handling:
-                    await asyncio.wait(gate.handling)
+                gate.loop.remove_reader(listening)
+            await gate.drop()
 
         thread = threading.Thread(target=asyncio.run, args=(body(),))
         thread.start()
@@ -60,7 +57,7 @@ class Gate:
 
     def break_off(self) -> None:
         """Break off all connections."""
-        asyncio.run_coroutine_threadsafe(self.dropped(), self.loop).result()
+        asyncio.run_coroutine_threadsafe(self.drop(), self.loop).result()
 
     def close(self) -> None:
         """Break off all connections; from now on new ones are accepted and broken off at once."""
@@ -71,39 +68,39 @@ class Gate:
         """Let connections pass again."""
         self.is_open = True
 
-    async def dropped(self) -> None:
-        self.drop()
+    async def drop(self) -> None:
+        for task in self.handling:
+            task.cancel()
+        if self.handling:
+            await asyncio.wait(self.handling)
 
-    def drop(self) -> None:
-        for writer in self.writers:
-            writer.transport.abort()
+    def accept(self, listening: socket.socket, tls: ssl.SSLContext | None) -> None:
+        with suppress(OSError):  # the client has gone again
+            accepted, _ = listening.accept()
+            task = asyncio.ensure_future(self.handle(accepted, tls))
+            self.handling.add(task)
+            task.add_done_callback(self.handling.discard)
+            task.add_done_callback(lambda _: accepted.close())  # it may be cancelled before it begins
 
-    async def connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.connections += 1
-        task = asyncio.current_task()
-        assert task is not None
-        self.handling.add(task)
-        try:
-            await self.handle(reader, writer)
-        finally:
-            self.handling.remove(task)
-
-    async def handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def handle(self, accepted: socket.socket, tls: ssl.SSLContext | None) -> None:
         """Pass on what comes from both sides."""
+        self.connections += 1
+        reader = asyncio.StreamReader()
+        protocol = asyncio.StreamReaderProtocol(reader)
+        both: list[asyncio.StreamWriter] = []
         try:
-            if not self.is_open:
-                raise ConnectionError
-            far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self.target)
+            transport, _ = await self.loop.connect_accepted_socket(lambda: protocol, accepted, ssl=tls)
+            both.append(writer := asyncio.StreamWriter(transport, protocol, reader, self.loop))
+            if self.is_open:
+                far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self.target)
+                both.append(far_writer)
+                await asyncio.gather(passed(reader, far_writer), passed(far_reader, writer), return_exceptions=True)
+                await asyncio.gather(*[one.wait_closed() for one in both], return_exceptions=True)
         except OSError:
-            writer.transport.abort()
-            return
-        both = {writer, far_writer}
-        self.writers |= both
-        if not self.is_open:
-            self.drop()
-        await asyncio.gather(passed(reader, far_writer), passed(far_reader, writer), return_exceptions=True)
-        await asyncio.gather(*[one.wait_closed() for one in both], return_exceptions=True)
-        self.writers -= both
+            pass
+        finally:
+            for one in both:
+                one.transport.abort()
 
 
 async def passed(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
