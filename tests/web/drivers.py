@@ -100,7 +100,10 @@ class NatsDriver(SourceDriver):
         self.make()
 
     def make(self) -> None:
-        self.run(lambda stream: stream.add_stream(name="numbers", subjects=["numbers.*"]))
+        self.run(self.made)
+
+    async def made(self, stream: Any) -> Any:
+        return await stream.add_stream(name="numbers", subjects=["numbers.*"])
 
     def run(self, work: Callable[[Any], Any]) -> None:
         async def body() -> None:
@@ -140,8 +143,12 @@ class NatsDriver(SourceDriver):
         self.run(work)
 
     def renew(self) -> None:
-        self.run(lambda stream: stream.delete_stream("numbers"))
-        self.make()
+        async def work(stream: Any) -> None:
+            await stream.delete_stream("numbers")
+            while (await self.made(stream)).state.last_seq:  # the server found files that it was still deleting
+                await stream.delete_stream("numbers")
+
+        self.run(work)
 
     def restart(self) -> None:
         self.server.kill()
