@@ -673,7 +673,7 @@ def filtered_between(*ordered: bool) -> ad.Dataset[int]:
 @pytest.mark.parametrize("switched", [False, True])
 def test_filters_between_steps_without_order(switched: bool) -> None:
     dice = random.Random(3)
-    for _ in range(100):
+    for _ in range(40):
         found: list[int] = []
         state = None
         for most in (dice.randrange(20), dice.randrange(12), dice.randrange(12), 1000):

@@ -1,8 +1,8 @@
 """Read a pipeline in several epochs where the process may open few files; print how each ends, and what is open then.
 
-At last more may be opened, and all must be there.
+At last more may be opened, and all must be there. Each limit is that of a process of its own.
 
-Usage: descriptors.py LIMIT executor|none current|thread|process rows|files WAY FOLDER EPOCHS
+Usage: descriptors.py LIMIT,LIMIT,... executor|none current|thread|process rows|files WAY FOLDER EPOCHS
 """
 
 from __future__ import annotations
@@ -111,22 +111,26 @@ def ended(read: Callable[[], list[Any]]) -> str:
     return "all" if numbers == list(range(COUNT)) else f"wrong {len(numbers)}"
 
 
-def main() -> None:
-    limit, executor, placement, source, way, folder, epochs = sys.argv[1:]
+def main(limit: int) -> None:
+    executor, placement, source, way, folder, epochs = sys.argv[2:]
     ds = dataset(source, folder, None if executor == "none" else executor)
     ds = ds.with_options(ad.Options(placement=placement))
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with tempfile.TemporaryDirectory() as place:
         read = reading(way, ds, Path(place))
-        resource.setrlimit(resource.RLIMIT_NOFILE, (min(int(limit), hard), hard))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(limit, hard), hard))
         for _ in range(int(epochs)):
             print(ended(read))
             gc.collect()
-            if int(limit) > FEW:
+            if limit > FEW:
                 print("open", len(os.listdir("/proc/self/fd")))
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
         print("then", ended(read))
 
 
 if __name__ == "__main__":
-    main()
+    for each in sys.argv[1].split(","):
+        if not (child := os.fork()):  # to import all anew took longer than to read
+            main(int(each))
+            sys.exit()
+        assert os.waitpid(child, 0)[1] == 0

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import shutil
-import signal
 import subprocess
 import sys
 import warnings
@@ -53,11 +52,6 @@ def test_equal_seeds_give_equal_bytes(method: str, tmp_path: Path) -> None:
     assert found == [plain(one) for one in elements(method)]
 
 
-def run(method: str, folder: Path, step: int) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "tests.persistence.writers", method, str(folder), str(step)]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-
-
 @writers
 @pytest.mark.slow
 def test_killed_at_a_step(method: str, tmp_path: Path) -> None:
@@ -65,12 +59,14 @@ def test_killed_at_a_step(method: str, tmp_path: Path) -> None:
 
     Every fourth step, another one of four with each writer.
     """
-    whole = tmp_path / "whole"
-    steps = int(run(method, whole, -1).stdout)
+    whole, turn = tmp_path / "whole", ([*WRITERS].index(method), len(WRITERS))
+    command = [sys.executable, "-m", "tests.persistence.writers", method, str(tmp_path), *map(str, turn)]
+    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
+    steps = int(ran.stdout)
     assert steps > 20
-    for step in range([*WRITERS].index(method), steps, len(WRITERS)):
+    for step in range(turn[0], steps, turn[1]):
         folder = tmp_path / f"{step}"
-        assert run(method, folder, step).returncode == -signal.SIGKILL
         seen = sums(folder)
         assert seen.items() <= sums(whole).items()
         begun = {path.name: path.stat().st_mtime_ns for path in visible(folder)}

@@ -1,9 +1,10 @@
-"""Every writer in one table, and a program that writes with one and is killed at a step of it.
+"""Every writer in one table, and a program that writes with one in processes that are killed at a step of it.
 
-    python -m tests.persistence.writers METHOD FOLDER STEP
+    python -m tests.persistence.writers METHOD FOLDER FIRST EVERY
 
 A step is what a writer does to its files: it writes, sees to it that a file is on the disk, or names it. The program
-dies just before the step with that number, and prints how many there were if there are fewer.
+writes the folder `whole` and prints how many steps that took. For every so many of them from the first on it forks a
+process, which writes the folder of that number and dies just before that step.
 """
 
 from __future__ import annotations
@@ -109,12 +110,27 @@ def killed_at(step: int) -> Iterator[list[str]]:
         yield done
 
 
-def main(method: str, folder: Path, step: int) -> None:
-    """Write, and print the steps that it took."""
-    with killed_at(step) as done:
-        write(method, folder)
-    print(len(done))
+def forked(method: str, folder: Path, step: int) -> int:
+    """Write in a process that is killed at a step, if there is one of that number; return how many steps there were."""
+    told, tell = os.pipe()
+    if not os.fork():
+        with killed_at(step) as done:
+            write(method, folder)
+        os.write(tell, b"%d" % len(done))
+        os._exit(0)
+    os.close(tell)
+    _, status = os.wait()
+    assert os.waitstatus_to_exitcode(status) == (0 if step < 0 else -signal.SIGKILL)
+    return int(os.read(told, 9) or 0)
+
+
+def main(method: str, folder: Path, first: int, every: int) -> None:
+    """Write in many processes, and print the steps that it took."""
+    steps = forked(method, folder / "whole", -1)
+    for step in range(first, steps, every):
+        forked(method, folder / f"{step}", step)
+    print(steps)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]))
+    main(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4]))
