@@ -169,7 +169,7 @@ def working_experiments(iterations: int) -> tuple[Working, ...]:
 def measure(experiment: Sleeping | Working, sides: list[Side], arguments: Arguments, report: Report) -> None:
     """Run one experiment on each side by turns, and add its rows."""
     contenders = {side.name: experiment.run(side) for side in sides}
-    samples = alternate(contenders, arguments.rounds(experiment.rounds), warm_up=not arguments.quick)
+    samples = alternate(contenders, arguments.rounds(experiment.rounds))
     ours, best = samples["asyncdata"].median, samples["asyncdata"].best
     raw = {name: runs.seconds for name, runs in samples.items()}
     name = experiment.name

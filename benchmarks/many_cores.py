@@ -273,7 +273,7 @@ def measure_filled(report: Report, peers: Sequence[str], quick: bool) -> None:
     """Report what loading costs at several numbers of workers."""
     for workers in (2,) if quick else (2, 4, 8, 16):
         loaders = ["asyncdata", *(name for name in peers if name == "DataLoader")]
-        found = by_turns(loaders, 1 if quick else 3, partial(filled_by, workers=workers, count=8 if quick else 100))
+        found = by_turns(loaders, 1 if quick else 3, partial(filled_by, workers=workers, count=4 if quick else 100))
         ours, theirs = found["asyncdata"], found.get("DataLoader", {})
         label, cpu = f"{workers} workers", theirs.get("cpu")
         report.add(Row(f"{label}: trainer, an image", 1e6 * ours["cpu"], "us", "bar", 1.5, AtMost(1)))
@@ -331,7 +331,7 @@ def main() -> None:
     peers = [name for name, package in PEERS.items() if package in present]
     report = Report(f"Batches of {BATCH} images on many cores")
     measure_filled(report, peers, options.quick)
-    lost = fresh(__file__, "--alone", json.dumps(("share", 2, 1 if options.quick else 8)), *QUICK)
+    lost = fresh(__file__, "--alone", json.dumps(("share", 2, 0.1 if options.quick else 8)), *QUICK)
     report.add(Row("pace of a loop in Python, 2,000 images/s", 1 + lost["loss"], "x", "alone", 1, AtMost(1.03)))
     measure_decoded(report, peers, options)
     report.finish(options.json)

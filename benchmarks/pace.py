@@ -61,7 +61,7 @@ def main() -> None:
     steps = 20 if arguments.quick else 200
     loops = {"consumer": alone, "for": plain, "async for": awaited}
     contenders = {name: prepared(run, steps) for name, run in loops.items()}
-    samples = alternate(contenders, arguments.rounds(5), warm_up=not arguments.quick)
+    samples = alternate(contenders, arguments.rounds(5))
     own = samples.pop("consumer")
     for name, runs in samples.items():
         raw = {name: runs.seconds, "consumer": own.seconds}

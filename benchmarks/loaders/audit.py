@@ -35,7 +35,7 @@ from harness import AtMost, Report, Row, fresh, parse_arguments
 
 __all__ = ("main",)
 
-KILLS, BATCH = 20, 256
+BATCH = 256
 
 
 def same(record: bytes) -> bytes:
@@ -87,15 +87,15 @@ def judge(folder: str, against: bool) -> None:
     print(json.dumps([found.complete, str(found), found.records, seconds, memory]))
 
 
-def measure(report: Report, files: int, records: int) -> None:
+def measure(report: Report, files: int, records: int, most: int) -> None:
     """Fill the report."""
     with tempfile.TemporaryDirectory() as folder:
         write(folder, files, records)
         count = files * records
-        each = count // BATCH // (KILLS + 1)
+        each = count // BATCH // (most + 1)
         kills = 0
-        for run in range(10 * KILLS):
-            ranks, steps = (4, each // 4) if run < KILLS // 2 else (3, each // 3 if run < KILLS else count)
+        for run in range(10 * most):
+            ranks, steps = (4, each // 4) if run < most // 2 else (3, each // 3 if run < most else count)
             command = [sys.executable, __file__, "train", folder, str(ranks), str(max(1, steps))]
             done = subprocess.run(command, check=False).returncode
             kills += done == -signal.SIGKILL
@@ -122,8 +122,9 @@ def main() -> None:
     if sys.argv[1:2] == ["audit"]:
         return judge(sys.argv[2], sys.argv[3] == "1")
     arguments = parse_arguments(__doc__ or "")
-    report = Report("Audit of a run that was killed 20 times")
-    measure(report, *((20, 500) if arguments.quick else (100, 10_000)))
+    kills = 4 if arguments.quick else 20
+    report = Report(f"Audit of a run that was killed {kills} times")
+    measure(report, *((5, 500) if arguments.quick else (100, 10_000)), kills)
     return report.finish(arguments.json)
 
 

@@ -101,7 +101,7 @@ def main() -> None:
     report, rounds, scale = (
         Report("AUTOTUNE beside the best by hand"),
         arguments.rounds(3),
-        100 if arguments.quick else 1,
+        400 if arguments.quick else 1,
     )
     numbers = ad.Dataset.range
     case(report, "a cheap lambda", numbers(6_000_000 // scale), cheap, HANDS, rounds)

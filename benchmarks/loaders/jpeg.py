@@ -254,7 +254,7 @@ def main() -> None:
         write_files(Path(folder), 16 if arguments.quick else 160)
         for turn in range(arguments.rounds(15)):
             for name in names if turn % 3 == 0 else CLOSE:
-                first, image = fresh(__file__, "--alone", name, folder, 8 if arguments.quick else 100)
+                first, image = fresh(__file__, "--alone", name, folder, 2 if arguments.quick else 100)
                 firsts[name].append(first)
                 images[name].append(image)
     report = WideReport(f"Photographs to batches of {BATCH}, decoded by {DECODER}")

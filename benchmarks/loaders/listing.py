@@ -91,7 +91,7 @@ def main() -> None:
         read(*json.loads(sys.argv[2]))
         return
     arguments = parse_arguments(__doc__ or "")
-    count = 30_000 if arguments.quick else 1_000_000
+    count = 3_000 if arguments.quick else 1_000_000
     report = Report(f"{count:,} keys of a bucket")
     mine, theirs = multiprocessing.Pipe()
     server = multiprocessing.get_context("spawn").Process(target=serve, args=(count, theirs), daemon=True)

@@ -159,7 +159,7 @@ def main() -> None:
     """Measure batches and small elements, and print the table."""
     arguments = parse_arguments(__doc__ or "")
     report = Report("A trainer and a pipeline that are both Python code")
-    few, many = (4, 2_000) if arguments.quick else (60, 200_000)
+    few, many = (2, 500) if arguments.quick else (60, 200_000)
     kinds = {
         "batches of 38.5 MB": Work("batches", few, 400_000, 250_000),
         "pairs of numbers": Work("pairs", many, 60, 40),

@@ -170,7 +170,7 @@ class Job:
 
     def of(self, quick: bool) -> int:
         """How many elements an epoch has."""
-        return max(8, self.count // 20) if quick else self.count
+        return max(2, self.count // 200) if quick else self.count
 
 
 JOBS = {

@@ -443,7 +443,7 @@ def main() -> None:
     stop_and_resume(peers, arguments, report)
     random_access(arguments, report)
     with tempfile.TemporaryDirectory() as folder:
-        paths = write_files(Path(folder), 100 if arguments.quick else 1000)
+        paths = write_files(Path(folder), 40 if arguments.quick else 1000)
         for cycle in (16, len(paths)):
             for workers in (None, ad.AUTOTUNE):
                 interleave_states(paths, cycle, workers, report)

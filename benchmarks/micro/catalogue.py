@@ -317,7 +317,7 @@ def limits(files: Files, arguments: Arguments, report: Report) -> None:
 
 def states(arguments: Arguments, report: Report) -> None:
     """Add what a state of many datasets costs."""
-    times = sorted(state_times(200 if arguments.quick else 2_000))
+    times = sorted(state_times(20 if arguments.quick else 2_000))
     median = times[len(times) // 2] * 1e6
     report.add(Row("state of 10,000 datasets, each 32 elements", median, "us", "bar", 100, AtMost(1)))
 
@@ -342,7 +342,7 @@ def main() -> None:
     """Run every case and print the table."""
     arguments = parse_arguments(__doc__ or "")
     report = Report("The cost of each source and transformation, per element")
-    many, some, few = (2_000, 200, 50) if arguments.quick else (200_000, 5_000, 5_000)
+    many, some, few = (500, 500, 20) if arguments.quick else (200_000, 5_000, 5_000)
     compare(sources(many), arguments, report)
     files = Files(few if arguments.quick else 50_000)
     compare(readers(files), arguments, report)

@@ -158,8 +158,8 @@ def main() -> None:
     """Measure every part and print the table."""
     arguments = parse_arguments(__doc__ or "")
     report = Report("The cost of each part")
-    count = 20_000 if arguments.quick else 1_000_000
-    for part in (*stage_parts(count), *picture_parts(3 if arguments.quick else 40), *bridge_parts(count)):
+    count = 5_000 if arguments.quick else 1_000_000
+    for part in (*stage_parts(count), *picture_parts(2 if arguments.quick else 40), *bridge_parts(count)):
         measure(part, arguments, report)
     report.finish(arguments.json)
 

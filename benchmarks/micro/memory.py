@@ -79,7 +79,7 @@ def main() -> None:
     """Measure every pipeline and print the table."""
     arguments = parse_arguments(__doc__ or "")
     report = Report("Memory after 10 million elements, against after 100,000")
-    count = 200_000 if arguments.quick else 10_000_000
+    count = 110_000 if arguments.quick else 10_000_000
     for name in PIPELINES:
         early, late = measured(name, count)
         report.add(Row(name, late, unit="MB", against="early", reference=early, bar=BAR))

@@ -133,7 +133,7 @@ def calls_made(parallel: int, is_async: bool, count: int) -> float:
 
 def work_done_again(arguments: Arguments, report: Report) -> None:
     """Count calls over nine stops."""
-    count = 2_000 if arguments.quick else 20_000
+    count = 1_000 if arguments.quick else 20_000
     for name, parallel, is_async in (("8 threads", 8, False), ("64 coroutines", 64, True)):
         made = calls_made(parallel, is_async, count)
         bar: dict[str, Any] = {} if arguments.quick else {"bar": AtMost(1.05)}
@@ -151,7 +151,7 @@ def shared(count: int, index: int, elements: int) -> ad.Dataset[Any]:
 
 def elastic(arguments: Arguments, report: Report) -> None:
     """Run four processes' shares, then three, then five, each to another step."""
-    elements = 2_000 if arguments.quick else 50_000
+    elements = 1_000 if arguments.quick else 50_000
     found: Counter[int] = Counter()
     sizes: list[int] = []
     state: Any = None
@@ -194,7 +194,7 @@ def anywhere(arguments: Arguments, report: Report) -> None:
     later = [milliseconds_to_first(lambda: skipped(ds, 10**8)) for _ in range(rounds)]
     report.add(Row("shuffle of 10**9: start", statistics.median(first), "ms", "bar", 100, AtMost(1)))
     report.add(Row("shuffle of 10**9: skip 10**8", statistics.median(later), "ms", "start", statistics.median(first)))
-    count = 100_000 if arguments.quick else 1_000_000
+    count = 20_000 if arguments.quick else 1_000_000
     plain = ad.Dataset.range(count)
 
     def reading(ds: ad.Dataset[int]) -> Callable[[], Callable[[], Any]]:
@@ -209,7 +209,7 @@ def main() -> None:
     """Measure, and print the table."""
     arguments = parse_arguments(__doc__ or "")
     report = Report("States")
-    over_files(100 if arguments.quick else 1_000, report)
+    over_files(60 if arguments.quick else 1_000, report)
     over_sources(1_000 if arguments.quick else 10_000, report)
     work_done_again(arguments, report)
     elastic(arguments, report)

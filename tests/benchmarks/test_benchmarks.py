@@ -59,7 +59,9 @@ SLOW = {
 }
 SLOW |= {"guide", "many_cores", "micro/catalogue", "micro/costs", "micro/memory", "micro/states"}
 EACH = [
-    pytest.param(*pair, id=pair[0], marks=[pytest.mark.slow] if pair[0] in SLOW else []) for pair in BENCHMARKS.items()
+    pytest.param(*pair, id=pair[0], marks=[pytest.mark.slow] if pair[0] in SLOW else [])
+    for pair in BENCHMARKS.items()
+    if pair[0] != "loaders/resume"  # whose rows test_resume.py looks at
 ]
 
 

@@ -32,7 +32,7 @@ def test_a_run_is_timed_without_its_preparation() -> None:
         order.append("prepare")
         return lambda: order.append("run")
 
-    alternate({"it": prepare}, rounds=1, warm_up=False)
+    alternate({"it": prepare}, rounds=1)  # which is not warmed up for
     assert order == ["prepare", "run"]
 
 
