@@ -62,7 +62,7 @@ class Samples:
 
 
 def alternate(contenders: Mapping[str, Prepare], rounds: int, warm_up: bool = True) -> dict[str, Samples]:
-    """Time the contenders in turn, A B A B, after one untimed run of each unless there is no `warm_up`, or one round."""
+    """Time the contenders in turn, A B A B, after one untimed run of each unless there is no `warm_up` or one round."""
     seconds: dict[str, list[float]] = {name: [] for name in contenders}
     for prepare in contenders.values() if warm_up and rounds > 1 else ():
         prepare()()

@@ -15,6 +15,26 @@ pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="nothing forks h
 
 PLACEMENTS = first_by_default(["thread", "current", "process"])
 """Each program takes seconds, as it starts processes: the default run has one placement."""
+WAYS = first_by_default([("thread", "exit"), ("current", "exit"), ("process", "exit"), ("thread", "_exit")])
+"""Placements, and how the child ends."""
+HALF_READ = [
+    ("thread", "pool", "exit"),
+    ("thread", "none", "exit"),
+    ("thread", "thread", "_exit"),
+    ("thread", "pool", "multiprocessing"),
+    ("current", "pool", "exit"),
+    ("current", "none", "exit"),
+    ("current", "thread", "_exit"),
+    ("process", "pool", "exit"),
+    ("process", "none", "exit"),
+    ("process", "thread", "_exit"),
+]
+"""Placements, executors, and how the child ends."""
+WITHIN = [
+    *(("thread", "pool"), ("thread", "none"), ("thread", "thread")),
+    *(("current", "none"), ("current", "thread"), ("process", "none"), ("process", "pool")),
+]
+"""Placements and executors."""
 
 
 def check_program(*arguments: str) -> None:
@@ -26,25 +46,19 @@ def check_program(*arguments: str) -> None:
     assert (ended.returncode, ended.stderr) == (0, "")
 
 
-@pytest.mark.parametrize(
-    ("executor", "way"),
-    first_by_default([("pool", "exit"), ("none", "exit"), ("thread", "_exit"), ("pool", "multiprocessing")]),
-)
-@pytest.mark.parametrize("placement", PLACEMENTS)
+@pytest.mark.parametrize(("placement", "executor", "way"), first_by_default(HALF_READ))
 def test_a_child_reads_a_dataset_anew_and_leaves_the_parent_what_it_reads(
     placement: str, executor: str, way: str
 ) -> None:
     check_program("half_read", placement, executor, way)
 
 
-@pytest.mark.parametrize("way", first_by_default(["exit", "_exit"]))
-@pytest.mark.parametrize("placement", PLACEMENTS)
+@pytest.mark.parametrize(("placement", "way"), WAYS)
 def test_a_file_that_is_written_stays_the_parents(placement: str, way: str, tmp_path: Path) -> None:
     check_program("cached", placement, way, str(tmp_path))
 
 
-@pytest.mark.parametrize("way", first_by_default(["exit", "_exit"]))
-@pytest.mark.parametrize("placement", PLACEMENTS)
+@pytest.mark.parametrize(("placement", "way"), WAYS)
 def test_a_cache_in_memory_that_is_half_full_is_right_in_both(placement: str, way: str) -> None:
     check_program("in_memory", placement, way)
 
@@ -62,8 +76,7 @@ def test_a_child_of_a_process_that_saves_may_not_go_on(tmp_path: Path) -> None:
     check_program("saved", str(tmp_path))
 
 
-@pytest.mark.parametrize("placement", PLACEMENTS)
-@pytest.mark.parametrize("executor", first_by_default(["pool", "none", "thread"]))
+@pytest.mark.parametrize(("placement", "executor"), first_by_default(WITHIN))
 def test_a_function_that_forks(placement: str, executor: str) -> None:
     check_program("forked_within", placement, executor)
 

@@ -80,7 +80,8 @@ def lines(path: Path) -> None:
 
 
 def packed(compress: Callable[[bytes], bytes]) -> Callable[[Path], None]:
-    return lambda path: repeated(path, compress(LINES * 50), COUNT // 50)
+    """Write records, which take a third of the time of lines."""
+    return lambda path: repeated(path, compress(frame(bytes(MIB)) * 50), COUNT // 50)
 
 
 def records(path: Path) -> None:
@@ -167,11 +168,11 @@ def hugging_face(path: Path) -> ad.Dataset[Any]:
 
 LARGE: dict[str, Large] = {
     "jsonl": Large(lines, ad.JsonLinesDataset),
-    "jsonl.gz": Large(packed(gzip.compress), ad.JsonLinesDataset, resumes=False),
-    "jsonl.zst": Large(
-        packed(lambda data: zstd_module().compress(data)), ad.JsonLinesDataset, needs="backports", resumes=False
-    ),
     "tfrecord": Large(records, ad.TFRecordDataset),
+    "tfrecord.gz": Large(packed(gzip.compress), ad.TFRecordDataset, resumes=False),
+    "tfrecord.zst": Large(
+        packed(lambda data: zstd_module().compress(data)), ad.TFRecordDataset, needs="backports", resumes=False
+    ),
     "tar": Large(archive, ad.WebDataset),
     "parquet": Large(parquet, ad.ParquetDataset, needs="pyarrow", most=ROW_GROUPS),
     "arrow": Large(arrow, ad.ArrowDataset, needs="pyarrow"),
