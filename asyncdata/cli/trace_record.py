@@ -9,6 +9,8 @@ from typing import Any
 from asyncdata.cli.logs import logs_in
 from asyncdata.cli.pipeline_file import pipeline_of
 from asyncdata.recorder.locations import words_of_record
+from asyncdata.recorder.log_reader import ticket_of
+from asyncdata.runtime.tickets import encode
 
 __all__ = ("add_parser",)
 
@@ -45,8 +47,8 @@ def run(arguments: Namespace) -> int:
     for run in logs.runs:
         for step, (ticket, failed) in run.steps.items():
             unknown += ticket is None
-            records = [] if ticket is None else ds.locate({**run.header, "step": step, "ticket": ticket})
-            for record in records:
+            origin = {**run.header, "step": step, "ticket": None if ticket is None else encode(ticket_of(ticket))}
+            for record in [] if ticket is None else ds.locate(origin):
                 if is_record(record, *arguments.record):
                     found += 1
                     how = ", which failed" if failed else ""

@@ -2,16 +2,16 @@
 
 A log is text, one JSON value a line. Each run, from its start or from a state, begins with a dict: what all its states
 share, how many elements had been delivered before (`begin`) and the time. A list follows for each element: its number
-in the epoch, its ticket as in an origin, or `null` if that is not known, and a third item, 1, if it failed. A dict says
-where the run continues after so many elements (`at`, `position`), as in a state. All that is written at once ends with
-a dict that says why (`state`, `end`, `left`, `more`), after how many elements, and has a hash of the run up to there:
-so a damaged file, or one that two runs wrote at once, is seen. A run that goes on in another part begins there in the
-same way, with the last hash of the part before (`follows`).
+in the epoch, its ticket as in an origin, or `null` if that is not known, and a third item, 1, if it failed; or a dict
+for many that are alike: the first one and how many they are (`steps`), how many members each has if they are batches
+(`each`), and the tickets of all (`of`). A dict says where the run continues after so many elements (`at`, `position`),
+as in a state. All that is written at once ends with a dict that says why (`state`, `end`, `left`, `more`), after how
+many elements, and has a hash of the run up to there: so a damaged file, or one that two runs wrote at once, is seen. A
+run that goes on in another part begins there in the same way, with the last hash of the part before (`follows`).
 """
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -23,7 +23,8 @@ from asyncdata.checkpoint import ResumePoint, shares_of
 from asyncdata.errors import ResumeError, StageError
 from asyncdata.identity.exclusion import left_in
 from asyncdata.persistence.run_log_files import LogFiles
-from asyncdata.runtime.tickets import Position, Tickets
+from asyncdata.persistence.run_log_lines import Delivered, text_of
+from asyncdata.runtime.tickets import Position, Tickets, encode
 
 __all__ = ("FORMAT", "HEAD", "Occasion", "RunLog", "chained")
 
@@ -31,11 +32,6 @@ FORMAT: Final = 1
 
 HEAD: Final = ("log", "each", "follows", "begin", "time")
 """What the beginning of a run has besides what all its states share."""
-
-MANY: Final = 1 << 12
-"""So many elements are written at once if no state is asked for."""
-
-COMPACT: Final = json.JSONEncoder(separators=(",", ":"))
 
 Occasion: TypeAlias = Literal["state", "end", "left", "more"]
 """Why something is written: a state is taken, the data has ended, the iterator was closed, or much has come."""
@@ -61,7 +57,7 @@ class RunLog:
         self.first = first
         self.left_in = left_in
         self.each = each
-        self.pending: dict[int, str] = {}
+        self.pending = Delivered()
         self.chain = b""
         self.bytes_since = 0
         """How much was written since the last position."""
@@ -81,18 +77,35 @@ class RunLog:
         """
         with self.lock:
             start = self.noted - delivered
-            if start < count:
-                found = encoded(tickets, start, count)
-                if self.left_in is not None:
-                    found = [None if ticket is None else self.left_in(ticket) for ticket in found]
-                for place, ticket in enumerate(found, self.noted):
-                    self.add(place, ticket, failed)
-                self.noted = delivered + count
+            if start >= count:
+                return
+            if tickets is None or failed or tickets.elsewhere or self.left_in is not None:
+                self.add_encoded(encoded(tickets, start, count), failed)
+                return
+            try:
+                self.add(tickets, start, count)
+            except (StageError, ResumeError):  # a source cannot say it
+                self.add_encoded([None] * (delivered + count - self.noted), failed)
 
-    def add(self, place: int, ticket: Any, failed: bool) -> None:
-        """Note an element, by its number in the epoch and its ticket as JSON."""
-        self.pending[place] = f"[{place},{text_of(ticket)}{',1]' if failed else ']'}"
-        self.noted = place + 1
+    def add(self, tickets: Tickets, start: int, stop: int) -> None:
+        """Note elements of a block: batches one by one, others together."""
+        if not isinstance(tickets[start], Tickets):
+            try:
+                self.noted = self.pending.add_alike(self.noted, tickets, start, stop)
+            except (ValueError, OverflowError):
+                self.add_encoded(tickets.encoded(start, stop), False)
+            return
+        for ticket in tickets.between(start, stop):
+            try:
+                self.noted = self.pending.add_alike(self.noted, ticket, 0, len(ticket), batch=True)
+            except (ValueError, OverflowError, TypeError):
+                self.add_encoded([encode(ticket)], False)
+
+    def add_encoded(self, found: Sequence[Any], failed: bool) -> None:
+        """Note elements by their tickets as JSON."""
+        for ticket in found:
+            left = ticket if ticket is None or self.left_in is None else self.left_in(ticket)
+            self.noted = self.pending.add(self.noted, left, failed)
 
     def pass_over(self, delivered: int) -> None:
         """Note nothing of the elements up to this number, which were left out."""
@@ -101,7 +114,7 @@ class RunLog:
 
     def is_long(self) -> bool:
         """Return whether so much has come that it must be written."""
-        return len(self.pending) >= MANY
+        return self.pending.is_long
 
     def write(
         self, header: Callable[[], Mapping[str, Any]], why: Occasion, position: Callable[[], Position] | None = None
@@ -109,19 +122,19 @@ class RunLog:
         """Append what is noted to the file, unless nothing has come since; with a state, also where it continues."""
         with self.lock:
             now = (self.noted, why)
-            new = self.pending or (why == "end" and self.last != now)
+            new = len(self.pending) or (why == "end" and self.last != now)
             if not new and not (why == "state" and self.each and self.last is None):  # who goes on with others' shares
                 return
             part = self.files.next_part()
             chain = self.chain if part == self.files.part else b""
             lines = [] if chain else self.head(header())
-            lines += self.pending.values()
+            lines += self.pending.lines()
             if position is not None:
                 lines += self.where(position, sum(map(len, lines)), "unordered" in header())
             body = "".join([f"{line}\n" for line in lines]).encode()
             chain, first = chained(chain, body, why, self.noted), not chain
             self.files.write(part, body + f"{text_of({why: self.noted, 'sum': chain.hex()})}\n".encode(), first)
-            self.chain, self.pending, self.last = chain, {}, now
+            self.chain, self.pending, self.last = chain, Delivered(), now
 
     def where(self, position: Callable[[], Position], new: int, unordered: bool) -> list[str]:
         """Return the line of a position, where it may be needed and does not make the log more than twice as long."""
@@ -157,10 +170,6 @@ def at(count: int, position: Callable[[], Position]) -> list[str]:
         return [text_of({"at": count, "position": position()})]
     except (StageError, ResumeError, TypeError, ValueError):
         return []
-
-
-def text_of(value: Any) -> str:
-    return COMPACT.encode(value)
 
 
 def chained(chain: bytes, body: bytes, why: str, count: int) -> bytes:

@@ -173,6 +173,10 @@ class RemoteTickets(Tickets):
     def __getitem__(self, index: int) -> Ticket:
         return self.before + index
 
+    @property
+    def elsewhere(self) -> bool:
+        return True
+
     def encoded(self, start: int, stop: int) -> list[Any]:
         return self.reference.origins(self.number, start, stop)
 

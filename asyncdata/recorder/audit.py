@@ -12,8 +12,8 @@ from typing import Any, Final, NamedTuple, Protocol, TypeAlias, cast
 import numpy as np
 import numpy.typing as npt
 
-from asyncdata.recorder.log_reader import Logs, Run, Step, rank_words
-from asyncdata.runtime.tickets import Ticket, Tickets, decode, plain
+from asyncdata.recorder.log_reader import Logs, Run, Step, rank_words, ticket_of
+from asyncdata.runtime.tickets import Ticket, Tickets, plain
 
 __all__ = ("Audit", "Delivered", "Expected", "audit", "leaves_of")
 
@@ -339,9 +339,9 @@ def generations_of(runs: Sequence[Run]) -> list[Generation]:
     return [*found.values()]
 
 
-def leaves_of(encoded: Any) -> Iterator[Any]:
+def leaves_of(found: Any) -> Iterator[Any]:
     """Yield the records in the ticket of an element, as tuples that differ from each other; what pads is none."""
-    return leaves(decode(encoded))
+    return leaves(ticket_of(found))
 
 
 def leaves(ticket: Ticket, before: tuple[Any, ...] = ()) -> Iterator[Any]:

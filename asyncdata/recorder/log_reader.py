@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
+from itertools import accumulate, pairwise
 from typing import Any, NamedTuple, TypeGuard, cast
 
 from asyncdata.checkpoint import shares_of
@@ -13,16 +15,34 @@ from asyncdata.graph.node import Node
 from asyncdata.persistence.run_log import FORMAT, chained
 from asyncdata.persistence.run_log_files import contents, log_path, parts_of
 from asyncdata.runtime.json_text import parse_json
-from asyncdata.runtime.tickets import Position
+from asyncdata.runtime.tickets import END, Position, ReplayedTickets, Ticket, decode, decode_run, encode
 
-__all__ = ("Logs", "Run", "Step", "logs_of", "rank_words", "read_logs", "step_origin")
+__all__ = ("Logs", "Run", "Step", "logs_of", "rank_words", "read_logs", "step_origin", "ticket_of")
+
+
+class Line:
+    """The tickets of many elements, or of the members of many batches, as JSON."""
+
+    __slots__ = ("count", "of")
+
+    def __init__(self, of: Any, count: int) -> None:
+        self.of = of
+        self.count = count
+
+
+class Part(NamedTuple):
+    """Those tickets of a line that one batch has; or the one of an element, if there is no `stop`."""
+
+    line: Line
+    start: int
+    stop: int | None = None
 
 
 class Step(NamedTuple):
     """One element in a log."""
 
     ticket: Any
-    """As JSON; `None` if it was not known."""
+    """As JSON, or a part of a line; `None` if it was not known."""
     failed: bool = False
     """Whether its error was raised in its place."""
 
@@ -115,11 +135,35 @@ class Chunk:
         if type(found.get("at")) is int:
             self.positions[found["at"]] = found.get("position")
             return
+        if "steps" in found:
+            self.add_many(found, number)
+            return
         parts = cast("list[Any]", value) if isinstance(value, list) else []
         if type(parts[0] if parts else None) is int and parts[2:] in ([], [1]) and len(parts) > 1:
             self.steps[parts[0]] = Step(parts[1], bool(parts[2:]))
         else:
-            self.odd = self.odd or f"line {number} is damaged"
+            self.damaged(number)
+
+    def add_many(self, found: Mapping[str, Any], number: int) -> None:
+        """Take the line of many elements."""
+        first, count = found["steps"] if numbers(found["steps"], 2) else (0, 0)
+        each, places = found.get("each"), range(first, first + count)
+        sizes = [each] * count if type(each) is int else each
+        if not places or not isinstance(found.get("of"), dict) or not (each is None or numbers(sizes, count)):
+            self.damaged(number)
+        elif each is None:
+            line = Line(found["of"], count)
+            self.steps.update((place, Step(Part(line, index))) for index, place in enumerate(places))
+        else:
+            stops = [*accumulate(cast("list[int]", sizes), initial=0)]
+            line = Line(found["of"], stops[-1])
+            self.steps.update(
+                (place, Step(Part(line, *bounds))) for place, bounds in zip(places, pairwise(stops), strict=True)
+            )
+
+    def damaged(self, number: int) -> None:
+        """Take note of a damaged line."""
+        self.odd = self.odd or f"line {number} is damaged"
 
 
 class LogReader:
@@ -207,6 +251,29 @@ class LogReader:
             self.chunk = Chunk()
 
 
+def numbers(value: Any, count: int) -> bool:
+    """Return whether a value is a list of so many natural numbers."""
+    found = cast("list[Any]", value) if isinstance(value, list) else [None]
+    return len(found) == count and all(type(one) is int and one >= 0 for one in found)
+
+
+def ticket_of(found: Any) -> Ticket:
+    """Return the ticket of a step, or one as JSON; `ValueError` for what is none."""
+    if not isinstance(found, Part):
+        return decode(found)
+    members = members_of(found.line)
+    return members[found.start] if found.stop is None else ReplayedTickets(members, found.start, found.stop, END)
+
+
+@lru_cache(2)
+def members_of(line: Line) -> Sequence[Ticket]:
+    """Return all tickets of a line, whose elements are mostly asked for one after the other."""
+    found = decode_run(line.of)
+    if len(found) != line.count:
+        raise ValueError(f"{len(found)} tickets of {line.count}")
+    return found
+
+
 def parsed(line: bytes) -> Any:
     try:
         return parse_json(line)
@@ -246,4 +313,4 @@ def step_origin(logs: Logs, step: int, epoch: int | None) -> dict[str, Any]:
     run = found[-1]
     if run.steps[step].ticket is None:
         raise DataLossError(f"step {step} cannot be replayed: its origin was not known when the log was written")
-    return {**run.header, "step": step, "ticket": run.steps[step].ticket}
+    return {**run.header, "step": step, "ticket": encode(ticket_of(run.steps[step].ticket))}

@@ -9,10 +9,23 @@ from typing import Any, Final, TypeAlias, cast
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ("pack_tickets", "unpack_tickets")
+__all__ = (
+    "FEW",
+    "Columns",
+    "columns_of",
+    "join_columns",
+    "pack_columns",
+    "pack_tickets",
+    "rows_of",
+    "shape_of",
+    "unpack_tickets",
+)
 
 Column: TypeAlias = Any
 """One number for all; or [minimum, bits, offsets from the minimum in base 64]; or a dict of columns."""
+
+Columns: TypeAlias = Any
+"""An array of integers; or a dict of these, for the parts of tuples."""
 
 FEW: Final = 32
 """Fewer tickets than this are listed one by one, which is readable."""
@@ -27,19 +40,53 @@ def pack_tickets(tickets: Sequence[Any]) -> dict[str, Any] | None:
     if len(tickets) < FEW:
         return None
     try:
-        return {"packed": len(tickets), "columns": column(tickets)}
+        return pack_columns(columns_of(tickets), len(tickets))
     except (ValueError, OverflowError):
         return None
 
 
-def column(values: Sequence[Any]) -> Column:
-    """Return integers, or tuples part by part, as JSON; `ValueError` for other tickets."""
+def columns_of(values: Sequence[Any]) -> Columns:
+    """Return integers, or tuples part by part, as arrays; `ValueError` or `OverflowError` for other tickets."""
     kinds = set(map(type, values))
     if kinds == {int}:
-        return bits(np.array(values, np.int64))
+        return np.array(values, np.int64)
     if not all(issubclass(kind, tuple) for kind in kinds) or len(set(map(len, values))) != 1:
         raise ValueError("tickets of several shapes")
-    return {str(number): column(part) for number, part in enumerate(zip(*values, strict=True))}
+    return {str(number): columns_of(part) for number, part in enumerate(zip(*values, strict=True))}
+
+
+def join_columns(parts: Sequence[Columns]) -> Columns:
+    """Return the columns of all parts, which have one shape."""
+    if len(parts) == 1:
+        return parts[0]
+    if isinstance(parts[0], dict):
+        return {name: join_columns([part[name] for part in parts]) for name in cast("dict[str, Any]", parts[0])}
+    return np.concatenate(parts)
+
+
+def shape_of(columns: Columns) -> Any:
+    """Return what columns that can be joined have in common."""
+    if not isinstance(columns, dict):
+        return None
+    return [shape_of(part) for part in cast("dict[str, Any]", columns).values()]
+
+
+def rows_of(columns: Columns) -> list[Any]:
+    """Return the integers or tuples in columns."""
+    if not isinstance(columns, dict):
+        return columns.tolist()
+    return list(zip(*map(rows_of, cast("dict[str, Any]", columns).values()), strict=True))
+
+
+def pack_columns(columns: Columns, count: int) -> dict[str, Any]:
+    """Return so many tickets, as columns, as JSON."""
+    return {"packed": count, "columns": column(columns)}
+
+
+def column(columns: Columns) -> Column:
+    if not isinstance(columns, dict):
+        return bits(columns)
+    return {name: column(part) for name, part in cast("dict[str, Any]", columns).items()}
 
 
 def bits(values: npt.NDArray[np.int64]) -> Column:
@@ -50,7 +97,7 @@ def bits(values: npt.NDArray[np.int64]) -> Column:
         return least
     size = -(-width // 8)
     more = (values - least).astype(">u8").view(np.uint8).reshape(len(values), 8)[:, 8 - size :]
-    each = np.unpackbits(more, axis=1)[:, 8 * size - width :]
+    each = np.unpackbits(more.ravel()).reshape(len(values), 8 * size)[:, 8 * size - width :]
     filled = -(-(each.size + -each.size % 6) // 8)  # bytes that have a number of bits that base 64 divides
     return [least, width, b64encode(np.packbits(each).tobytes().ljust(filled, b"\0")).rstrip(b"=").decode()]
 

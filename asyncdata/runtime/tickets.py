@@ -15,6 +15,9 @@ from dataclasses import dataclass, field
 from itertools import accumulate, chain
 from typing import Any, Final, NamedTuple, Self, TypeAlias, cast, final
 
+import numpy as np
+import numpy.typing as npt
+
 from asyncdata.runtime.position_codec import pack_tickets, unpack_tickets
 from asyncdata.runtime.source_state import RestorableItem, SourceSnapshot
 
@@ -100,9 +103,18 @@ class Tickets:
         """Return the tickets of elements `start` to `stop`, sooner than one by one where that is possible."""
         return map(self.__getitem__, range(start, stop))
 
+    @property
+    def elsewhere(self) -> bool:
+        """Whether another process has them, and must be asked for them as JSON."""
+        return False
+
     def encoded(self, start: int, stop: int) -> list[Any]:
         """Return the tickets of elements `start` to `stop` as JSON, one by one."""
         return [encode(self[place]) for place in range(start, stop)]
+
+    def ordinals(self, start: int, stop: int) -> npt.NDArray[np.int64] | None:
+        """Return the tickets of elements `start` to `stop` if they are known to be integers, and are in arrays."""
+        return None
 
     def part(self, start: int, stop: int) -> Tickets:
         """Return the tickets of elements `start` to `stop`."""
@@ -138,6 +150,9 @@ class Ordinals(Tickets):
 
     def at(self, count: int) -> int:
         return self.start + count
+
+    def ordinals(self, start: int, stop: int) -> npt.NDArray[np.int64] | None:
+        return np.arange(self.start + start, self.start + stop)
 
     def run_from(self, ordinal: int) -> bool:
         return self.start == ordinal
@@ -175,8 +190,15 @@ class TicketSlice(Tickets):
     def at(self, count: int) -> Position:
         return self.base.at(self.start + count)
 
+    @property
+    def elsewhere(self) -> bool:
+        return self.base.elsewhere
+
     def encoded(self, start: int, stop: int) -> list[Any]:
         return self.base.encoded(self.start + start, self.start + stop)
+
+    def ordinals(self, start: int, stop: int) -> npt.NDArray[np.int64] | None:
+        return self.base.ordinals(self.start + start, self.start + stop)
 
     def run_from(self, ordinal: int) -> bool:
         return self.base.run_from(ordinal - self.start)
@@ -206,13 +228,20 @@ class JoinedTickets(Tickets):
         return chain.from_iterable(self.parts)
 
     def between(self, start: int, stop: int) -> Iterable[Ticket]:
+        return chain.from_iterable(part.between(begin, end) for part, begin, end in self.pieces(start, stop))
+
+    def ordinals(self, start: int, stop: int) -> npt.NDArray[np.int64] | None:
+        found = [part.ordinals(begin, end) for part, begin, end in self.pieces(start, stop)]
+        known = [one for one in found if one is not None]
+        return np.concatenate(known) if known and len(known) == len(found) else None
+
+    def pieces(self, start: int, stop: int) -> Iterator[tuple[Tickets, int, int]]:
+        """Yield the parts that have elements `start` to `stop`, and which of theirs these are."""
         first = bisect_left(self.stops, start + 1)
         last = bisect_left(self.stops, stop, first)
-        begins = [end - len(part) for end, part in zip(self.stops[first : last + 1], self.parts[first:], strict=False)]
-        return chain.from_iterable(
-            part.between(max(0, start - begin), min(len(part), stop - begin))
-            for part, begin in zip(self.parts[first : last + 1], begins, strict=True)
-        )
+        for part, end in zip(self.parts[first : last + 1], self.stops[first : last + 1], strict=True):
+            begin = end - len(part)
+            yield part, max(0, start - begin), min(len(part), stop - begin)
 
     def run_from(self, ordinal: int) -> bool:
         begins = [stop - len(part) for stop, part in zip(self.stops, self.parts, strict=True)]
@@ -251,6 +280,11 @@ class SelectedTickets(Tickets):
 
     def __getitem__(self, index: int) -> Ticket:
         return self.base[self.places[index]]
+
+    def ordinals(self, start: int, stop: int) -> npt.NDArray[np.int64] | None:
+        places = self.places[start:stop]
+        found = self.base.ordinals(places[0], places[-1] + 1) if len(places) else None
+        return None if found is None else found[np.asarray(places) - places[0]]
 
     def read(self, count: int) -> int:
         """Return how many elements of the block are finished after `count` of these: all of them after the last."""
@@ -304,6 +338,9 @@ class TicketWrapper(Tickets):
 
     def between(self, start: int, stop: int) -> Iterable[Ticket]:
         return self.base.between(start, stop)
+
+    def ordinals(self, start: int, stop: int) -> npt.NDArray[np.int64] | None:
+        return self.base.ordinals(start, stop)
 
     def run_from(self, ordinal: int) -> bool:
         return self.base.run_from(ordinal)
@@ -365,13 +402,22 @@ class ChildTickets(Tickets):
 
 @final
 class ExplicitTickets(Tickets):
-    """Tickets one by one, each with the position that follows it; `positions` has one more, the first."""
+    """Tickets one by one, each with the position that follows it; `positions` has one more, the first.
 
-    __slots__ = ("positions", "tickets")
+    Where the tickets are integers, they may be in an array, `known`, too.
+    """
 
-    def __init__(self, tickets: Sequence[Ticket], positions: Callable[[int], Position]) -> None:
+    __slots__ = ("known", "positions", "tickets")
+
+    def __init__(
+        self,
+        tickets: Sequence[Ticket],
+        positions: Callable[[int], Position],
+        known: npt.NDArray[np.int64] | None = None,
+    ) -> None:
         self.tickets = tickets
         self.positions = positions
+        self.known = known
 
     def __len__(self) -> int:
         return len(self.tickets)
@@ -384,6 +430,9 @@ class ExplicitTickets(Tickets):
 
     def between(self, start: int, stop: int) -> Iterable[Ticket]:
         return self.tickets[start:stop]
+
+    def ordinals(self, start: int, stop: int) -> npt.NDArray[np.int64] | None:
+        return None if self.known is None else self.known[start:stop]
 
     def at(self, count: int) -> Position:
         return self.positions(count)

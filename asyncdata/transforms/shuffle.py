@@ -434,9 +434,10 @@ class Shuffler(Step):
         return held
 
     def block(self, items: Any, tickets: Any, position: Callable[[int], Position]) -> Block:
-        listed = ExplicitTickets(
-            cast("list[Any]", tickets) if isinstance(tickets, list) else tickets.tolist(), position
-        )
+        if isinstance(tickets, list):
+            listed = ExplicitTickets(cast("list[Any]", tickets), position)
+        else:
+            listed = ExplicitTickets(tickets.tolist(), position, tickets)
         if self.column_buffer is not None:
             return Block.of_columns([self.column_buffer.take(np.asarray(items, np.intp))], listed)
         return Block(items, listed, self.failed and Failure in set(map(type, items)))

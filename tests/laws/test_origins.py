@@ -18,7 +18,7 @@ from asyncdata.recorder.audit import Audit, audit, leaves_of
 from asyncdata.recorder.expected import ExpectedTickets
 from asyncdata.recorder.log_reader import read_logs
 from tests.laws.pipelines import Pipeline, pipelines
-from tests.recorder.rewriting import rewrite
+from tests.recorder.rewriting import rewrite, steps_of
 from tests.reference import failed, plain
 from tests.running import MOST, taken
 
@@ -145,7 +145,7 @@ def test_logs_of_all_ranks_and_restarts_are_the_data_once_and_what_is_wrong_is_f
         (path,) = [path for path in Path(folder).iterdir() if path.name in ("run.jsonl", f"run-0-of-{len(legs)}.jsonl")]
         path.unlink()
         legs_of(ranks[0], [])
-        steps = [json.loads(line) for line in path.read_text().splitlines() if line.startswith("[")]
+        steps = steps_of(path)
         places = [place for place, step in enumerate(steps) if len(step) == 2 and [*leaves_of(step[1])]]  # good ones
         if len(places) < 2:
             return

@@ -6,9 +6,18 @@ import json
 from pathlib import Path
 from typing import Any
 
-from asyncdata.persistence.run_log import chained, text_of
+from asyncdata.persistence.run_log import chained
+from asyncdata.persistence.run_log_lines import text_of
+from asyncdata.recorder.log_reader import read_logs, ticket_of
+from asyncdata.runtime.tickets import encode
 
-__all__ = ("rewrite",)
+__all__ = ("rewrite", "steps_of")
+
+
+def steps_of(path: Path) -> list[Any]:
+    """Return the elements of the only run of a log, each as it is in a line of its own."""
+    (run,) = read_logs([str(path)]).runs
+    return [[step, ticket and encode(ticket_of(ticket)), *[1] * failed] for step, (ticket, failed) in run.steps.items()]
 
 
 def rewrite(path: Path, steps: list[Any]) -> None:

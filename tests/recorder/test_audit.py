@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 import subprocess
 import sys
@@ -22,7 +21,7 @@ from asyncdata.persistence.run_log_files import paths_of
 from asyncdata.recorder.audit import Audit, audit
 from asyncdata.recorder.expected import ExpectedTickets
 from asyncdata.recorder.log_reader import read_logs
-from tests.recorder.rewriting import rewrite
+from tests.recorder.rewriting import rewrite, steps_of
 
 
 def pipeline(record: Path | None, count: int = 1, index: int = 0) -> ad.Dataset[Any]:
@@ -123,7 +122,7 @@ def test_ranks_that_gave_nothing_are_no_gap_and_every_missing_run_of_others_is_o
 
 def rewritten(path: Path, change: Callable[[list[Any]], None]) -> None:
     """Change the elements of the only run of a log."""
-    steps = [json.loads(line) for line in path.read_text().splitlines() if line.startswith("[")]
+    steps = steps_of(path)
     change(steps)
     rewrite(path, steps)
 
