@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from hashlib import blake2b
 from threading import RLock
@@ -88,18 +89,25 @@ class RunLog:
                 self.add_encoded([None] * (delivered + count - self.noted), failed)
 
     def add(self, tickets: Tickets, start: int, stop: int) -> None:
-        """Note elements of a block: batches one by one, others together."""
-        if not isinstance(tickets[start], Tickets):
-            try:
+        """Note elements of a block, together where that can be."""
+        try:
+            found = tickets.members(start, stop)
+            if found is not None:
+                members, sizes = found
+                self.noted = self.pending.add_alike(self.noted, members, 0, len(members), sizes)
+            else:
                 self.noted = self.pending.add_alike(self.noted, tickets, start, stop)
-            except (ValueError, OverflowError):
-                self.add_encoded(tickets.encoded(start, stop), False)
-            return
+        except (ValueError, OverflowError):
+            self.add_singly(tickets, start, stop)
+
+    def add_singly(self, tickets: Tickets, start: int, stop: int) -> None:
+        """Note elements whose tickets are not alike."""
         for ticket in tickets.between(start, stop):
-            try:
-                self.noted = self.pending.add_alike(self.noted, ticket, 0, len(ticket), batch=True)
-            except (ValueError, OverflowError, TypeError):
-                self.add_encoded([encode(ticket)], False)
+            if isinstance(ticket, Tickets):
+                with suppress(ValueError, OverflowError):
+                    self.noted = self.pending.add_alike(self.noted, ticket, 0, len(ticket), [len(ticket)])
+                    continue
+            self.add_encoded([encode(ticket)], False)
 
     def add_encoded(self, found: Sequence[Any], failed: bool) -> None:
         """Note elements by their tickets as JSON."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from itertools import accumulate, chain, pairwise
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -23,21 +24,23 @@ MANY_TICKETS: Final = 1 << 16
 
 
 class Alike(NamedTuple):
-    """Consecutive elements whose tickets are integers, or tuples of these; or one batch of such members."""
+    """Consecutive elements whose tickets are integers, or tuples of these; or batches of such members."""
 
     columns: Columns
-    count: int
+    length: int
     """How many tickets the columns have."""
-    batch: bool
+    sizes: Sequence[int] | None = None
+    """How many members each batch has."""
 
     @property
     def steps(self) -> int:
         """How many elements they are."""
-        return 1 if self.batch else self.count
+        return self.length if self.sizes is None else len(self.sizes)
 
     def goes_on(self, other: Alike) -> bool:
         """Return whether the other ones can be in one line with these."""
-        return self.batch == other.batch and shape_of(self.columns) == shape_of(other.columns)
+        same = (self.sizes is None) == (other.sizes is None)
+        return same and shape_of(self.columns) == shape_of(other.columns)
 
 
 class Delivered:
@@ -61,15 +64,15 @@ class Delivered:
         self.parts[place] = line_of(place, ticket, failed)
         return place + 1
 
-    def add_alike(self, place: int, tickets: Tickets, start: int, stop: int, batch: bool = False) -> int:
-        """Take elements with these tickets, or the batch of these members, from a place on; return the place after
+    def add_alike(self, place: int, tickets: Tickets, start: int, stop: int, sizes: Sequence[int] | None = None) -> int:
+        """Take elements with these tickets, or batches of so many of them, from a place on; return the place after
         them; `ValueError` if they are not alike."""
         columns = tickets.ordinals(start, stop)
         if columns is None:
             columns = columns_of([*tickets.between(start, stop)])
-        found = Alike(columns, stop - start, batch)
+        found = Alike(columns, stop - start, sizes)
         self.parts[place] = found
-        self.size += found.count
+        self.size += found.length
         return place + found.steps
 
     def lines(self) -> Iterator[str]:
@@ -92,20 +95,18 @@ class Delivered:
 
 def lines_of(first: int, group: Sequence[Alike]) -> Iterator[str]:
     """Yield one line for elements whose tickets are alike, or a line for each if they are few."""
-    columns, count = join_columns([part.columns for part in group]), sum(part.count for part in group)
+    columns, count = join_columns([part.columns for part in group]), sum(part.length for part in group)
+    sizes = None if group[0].sizes is None else [*chain.from_iterable(part.sizes or () for part in group)]
     found = run_of(columns) or (pack_columns(columns, count) if count >= FEW else None)
     if found is not None:
-        each = {"each": sizes_of([part.count for part in group])} if group[0].batch else {}
+        each = {} if sizes is None else {"each": sizes[0] if len({*sizes}) == 1 else sizes}
         yield text_of({"steps": [first, sum(part.steps for part in group)], **each, "of": found})
         return
     rows = rows_of(columns)
-    if not group[0].batch:
-        yield from (line_of(place, row) for place, row in enumerate(rows, first))
-        return
-    begin = 0
-    for place, part in enumerate(group, first):
-        yield line_of(place, {"of": rows[begin : begin + part.count]})
-        begin += part.count
+    if sizes is not None:
+        rows = [{"of": rows[begin:stop]} for begin, stop in pairwise(accumulate(sizes, initial=0))]
+    for place, row in enumerate(rows, first):
+        yield line_of(place, row)
 
 
 def run_of(columns: Columns) -> dict[str, list[int]] | None:
@@ -113,11 +114,6 @@ def run_of(columns: Columns) -> dict[str, list[int]] | None:
     if isinstance(columns, dict) or len(columns) < 3 or columns[-1] - columns[0] != len(columns) - 1:
         return None
     return {"run": [int(columns[0]), len(columns)]} if (np.diff(columns) == 1).all() else None
-
-
-def sizes_of(counts: list[int]) -> int | list[int]:
-    """Return the sizes of batches: one number if they are equal."""
-    return counts[0] if len({*counts}) == 1 else counts
 
 
 def line_of(place: int, ticket: Any, failed: bool = False) -> str:

@@ -27,6 +27,9 @@ Column: TypeAlias = Any
 Columns: TypeAlias = Any
 """An array of integers; or a dict of these, for the parts of tuples."""
 
+AT_ONCE: Final = 4096
+"""So many numbers are packed at once, in memory that is near: a multiple of 8, which have whole bytes."""
+
 FEW: Final = 32
 """Fewer tickets than this are listed one by one, which is readable."""
 
@@ -95,11 +98,17 @@ def bits(values: npt.NDArray[np.int64]) -> Column:
     width = (int(values.max()) - least).bit_length()
     if not width:
         return least
+    pieces = [values[start : start + AT_ONCE] - least for start in range(0, len(values), AT_ONCE)]
+    data = b"".join([low_bits(piece, width) for piece in pieces])
+    filled = -(-(len(values) * width + -len(values) * width % 6) // 8)  # bytes whose bits base 64 divides
+    return [least, width, b64encode(data.ljust(filled, b"\0")).rstrip(b"=").decode()]
+
+
+def low_bits(values: npt.NDArray[np.int64], width: int) -> bytes:
+    """Return so many bits of each number, one after the other."""
     size = -(-width // 8)
-    more = (values - least).astype(">u8").view(np.uint8).reshape(len(values), 8)[:, 8 - size :]
-    each = np.unpackbits(more.ravel()).reshape(len(values), 8 * size)[:, 8 * size - width :]
-    filled = -(-(each.size + -each.size % 6) // 8)  # bytes that have a number of bits that base 64 divides
-    return [least, width, b64encode(np.packbits(each).tobytes().ljust(filled, b"\0")).rstrip(b"=").decode()]
+    more = values.astype(">u8").view(np.uint8).reshape(len(values), 8)[:, 8 - size :]
+    return np.packbits(np.unpackbits(more.ravel()).reshape(len(values), 8 * size)[:, 8 * size - width :]).tobytes()
 
 
 def unpack_tickets(packed: dict[str, Any]) -> list[Any]:

@@ -116,6 +116,10 @@ class Tickets:
         """Return the tickets of elements `start` to `stop` if they are known to be integers, and are in arrays."""
         return None
 
+    def members(self, start: int, stop: int) -> tuple[Tickets, Sequence[int]] | None:
+        """Return the tickets of all members of batches `start` to `stop`, and how many each has, if that is simple."""
+        return None
+
     def part(self, start: int, stop: int) -> Tickets:
         """Return the tickets of elements `start` to `stop`."""
         stop = min(stop, len(self))
@@ -199,6 +203,9 @@ class TicketSlice(Tickets):
 
     def ordinals(self, start: int, stop: int) -> npt.NDArray[np.int64] | None:
         return self.base.ordinals(self.start + start, self.start + stop)
+
+    def members(self, start: int, stop: int) -> tuple[Tickets, Sequence[int]] | None:
+        return self.base.members(self.start + start, self.start + stop)
 
     def run_from(self, ordinal: int) -> bool:
         return self.base.run_from(ordinal - self.start)
@@ -341,6 +348,9 @@ class TicketWrapper(Tickets):
 
     def ordinals(self, start: int, stop: int) -> npt.NDArray[np.int64] | None:
         return self.base.ordinals(start, stop)
+
+    def members(self, start: int, stop: int) -> tuple[Tickets, Sequence[int]] | None:
+        return self.base.members(start, stop)
 
     def run_from(self, ordinal: int) -> bool:
         return self.base.run_from(ordinal)

@@ -282,7 +282,15 @@ class BatchTickets(Tickets):
         return len(self.stops)
 
     def __getitem__(self, index: int) -> Ticket:
-        return self.base.part(self.stops[index - 1] if index else 0, self.stops[index])
+        return self.base.part(self.begin(index), self.stops[index])
+
+    def begin(self, index: int) -> int:
+        """Return how many members come before those of a batch."""
+        return self.stops[index - 1] if index else 0
+
+    def members(self, start: int, stop: int) -> tuple[Tickets, Sequence[int]] | None:
+        bounds = [self.begin(start), *self.stops[start:stop]]
+        return self.base.part(bounds[0], bounds[-1]), [after - before for before, after in pairwise(bounds)]
 
     def at(self, count: int) -> Position:
         return BatchState(self.base, self.stops[count - 1]).position() if count else self.before.position()
