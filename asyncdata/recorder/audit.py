@@ -134,6 +134,8 @@ class EpochAudit:
         self.places: list[Delivered] = []
         self.tickets: list[Any] = []
         self.failed: set[Delivered] = set()
+        self.over = False
+        """Whether the last generation of ranks began where all of those before had come to the end."""
 
     def run(self) -> None:
         """Look for gaps, records that came twice, and those that did not come."""
@@ -182,16 +184,21 @@ class EpochAudit:
                 f"{later.name} went on from a state that does not say how far each of {len(generation.ranks)} ranks was"
             )
             return
+        over, self.over = self.over, True
         for place, shares in enumerate(generation.ranks):
             runs, begin = generation.runs.get(shares), generation.begin_of(shares)
             if runs is None:
-                if later is None or later.each[place] != begin:  # else it gave nothing before it was stopped
+                self.over &= over
+                if not over if later is None else later.each[place] != begin:  # else it gave nothing
                     because.append(f"{rank_words(shares)} has no log")
                 continue
             if later is not None and max(run.time for run in runs) > min(run.time for run in later.all_runs):
                 because.append(f"{runs[0].rank} went on after {later.name} had begun from its state")
             steps, ended = self.chain(runs)
             stop = ended if later is None else later.each[place]
+            self.over &= ended == stop or over
+            if stop is None and over:
+                stop = begin
             if stop is None:
                 because.append(f"{runs[0].rank} is not at the end of the epoch: {len(steps)} steps are in its log")
                 stop = max(steps, default=begin - 1) + 1

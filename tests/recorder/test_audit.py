@@ -120,6 +120,23 @@ def test_ranks_that_gave_nothing_are_no_gap_and_every_missing_run_of_others_is_o
         path.write_text(whole)
 
 
+def test_two_merges_of_states_at_the_end_are_no_gap(tmp_path: Path) -> None:
+    log, state = tmp_path / "run.jsonl", None
+    for ranks, most in ((2, 100), (3, 0), (2, 0)):
+        states: list[Any] = []
+        for index in range(ranks):
+            with pipeline(log, ranks, index).iterate(state=state) as batches:
+                assert sum(1 for _ in zip(range(most), batches, strict=False)) < 100
+                states.append(batches.state_dict())
+        state = merge_states(states)
+        (found,) = seen(tmp_path)
+        assert found.complete, str(found)
+    (tmp_path / "run-2-of-3.jsonl").unlink()
+    assert seen(tmp_path)[0].complete
+    (tmp_path / "run-1-of-2.jsonl").unlink()
+    assert not seen(tmp_path)[0].complete
+
+
 def rewritten(path: Path, change: Callable[[list[Any]], None]) -> None:
     """Change the elements of the only run of a log."""
     steps = steps_of(path)
