@@ -6,19 +6,22 @@ from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain, product
+from itertools import chain, groupby, pairwise, product
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias, cast
 
 import numpy as np
-import numpy.typing as npt
 
-from asyncdata.recorder.log_reader import Logs, Run, Step, rank_words, ticket_of
+from asyncdata.recorder.log_reader import Line, Logs, Part, Run, Step, rank_words, ticket_of
+from asyncdata.recorder.record_hashes import Hashes, hashes_of_columns, hashes_of_leaves
 from asyncdata.runtime.tickets import Ticket, Tickets, plain
 
 __all__ = ("Audit", "Delivered", "Expected", "audit", "leaves_of")
 
 MOST: Final = 10
 """The most records and gaps of one kind that are named."""
+
+DAMAGED: Final = (ValueError, TypeError, LookupError, OverflowError)
+"""What is raised for a ticket that is none."""
 
 Shares: TypeAlias = tuple[tuple[int, int], ...]
 """Which share of each step that divides the data a process gets: of how many, which."""
@@ -129,8 +132,9 @@ class EpochAudit:
             if place and not generation.dealt:  # it began anew with another number of ranks
                 self.found.again += sum(len(run.steps) for one in self.generations[:place] for run in one.all_runs)
                 self.generations = self.generations[place:]
-        self.hashes = array("q")
-        self.owners = array("q")
+        self.hashes: list[Hashes] = []
+        self.sizes = array("q")
+        """How many records each step had."""
         self.places: list[Delivered] = []
         self.tickets: list[Any] = []
         self.failed: set[Delivered] = set()
@@ -145,9 +149,10 @@ class EpochAudit:
         for pair in zip(self.generations, later, strict=True):
             for rank, steps in self.parts(*pair):
                 self.found.steps += len(steps)
-                for step in sorted(steps):
-                    self.add(Delivered(rank, step), steps[step])
-        self.found.records = len(self.hashes)
+                for line, items in groupby(sorted(steps.items()), lambda item: line_of(item[1])):
+                    some = [*items]
+                    self.add_line(line, rank, some) if line else self.add(rank, some)
+        self.found.records = sum(self.sizes)
         if not self.has_step("window("):
             self.find_twice()
         elif self.expected is None:
@@ -161,20 +166,40 @@ class EpochAudit:
         """Return whether the pipeline has a step whose text begins so."""
         return any(label.startswith(begins) for label in self.generations[0].plan)
 
-    def add(self, place: Delivered, step: Step) -> None:
-        """Take the records of one step; one that failed gave none."""
-        self.found.failed += step.failed
-        self.failed.update([place] if step.failed else ())
+    def add(self, rank: str, steps: Sequence[tuple[int, Step]]) -> None:
+        """Take the records of steps one by one; one that failed gave none."""
+        for number, step in steps:
+            place = Delivered(rank, number)
+            self.found.failed += step.failed
+            self.failed.update([place] if step.failed else ())
+            try:
+                hashes = hashes_of_leaves([*leaves_of(step.ticket)])[: 0 if step.failed else None]
+            except DAMAGED:
+                self.unknown(place)
+            else:
+                self.take([place], [step.ticket], [len(hashes)], [hashes])
+
+    def add_line(self, line: Line, rank: str, steps: Sequence[tuple[int, Step]]) -> None:
+        """Take the records of steps that are in one line of a log."""
+        places, parts = [Delivered(rank, number) for number, _ in steps], [step.ticket for _, step in steps]
         try:
-            hashes = [*map(hash, leaves_of(step.ticket))]
-        except (ValueError, TypeError, LookupError, OverflowError):
-            self.found.because.append(f"it is not known which records {place} had")
-            return
-        if not step.failed:
-            self.hashes.extend(hashes)
-            self.owners.extend([len(self.places)] * len(hashes))
-        self.places.append(place)
-        self.tickets.append(step.ticket)
+            hashes = hashes_of_columns(line.columns())
+        except DAMAGED:
+            for place in places:
+                self.unknown(place)
+        else:
+            self.take(places, parts, [part.end - part.start for part in parts], pieces_of(hashes, parts))
+
+    def take(self, places: list[Delivered], tickets: list[Any], sizes: list[int], hashes: list[Hashes]) -> None:
+        """Take steps, and the hashes of their records."""
+        self.places += places
+        self.tickets += tickets
+        self.sizes.extend(sizes)
+        self.hashes += hashes
+
+    def unknown(self, place: Delivered) -> None:
+        """Say that a step's records are not known."""
+        self.found.because.append(f"it is not known which records {place} had")
 
     def parts(self, generation: Generation, later: Generation | None) -> Iterator[tuple[str, dict[int, Step]]]:
         """Yield what each rank delivered that counts, up to where a later generation of ranks went on."""
@@ -224,13 +249,17 @@ class EpochAudit:
 
     def find_twice(self) -> None:
         """Name records that came in two places: those of one hash, if they are equal."""
-        hashes = numbers(self.hashes)
-        order = np.argsort(hashes, kind="stable")
-        same = np.flatnonzero(hashes[order][1:] == hashes[order][:-1])
-        for place in same.tolist():
-            one, other = self.owners[int(order[place])], self.owners[int(order[place + 1])]
+        hashes, stops = joined(self.hashes), np.cumsum(self.sizes)
+        ordered = np.sort(hashes)
+        places = np.flatnonzero(np.isin(hashes, ordered[1:][ordered[1:] == ordered[:-1]]))
+        places = places[np.argsort(hashes[places], kind="stable")]
+        owners = np.searchsorted(stops, places, side="right").tolist()
+        values = hashes[places].tolist()
+        for (one, value), (other, after) in pairwise(zip(owners, values, strict=True)):
+            if value != after:
+                continue
             found = [leaf for owner in {one, other} for leaf in leaves_of(self.tickets[owner])]
-            named = [leaf for leaf, times in Counter(found).items() if times > 1 and hash(leaf) == hashes[order[place]]]
+            named = [leaf for leaf, times in Counter(found).items() if times > 1 and hash_of(leaf) == value]
             if named:
                 where = " and ".join(map(str, dict.fromkeys([self.places[one], self.places[other]])))
                 self.found.twice.append(f"record {words_of(named[0])} in {where}")
@@ -239,15 +268,16 @@ class EpochAudit:
 
     def compare(self, expected: Expected) -> None:
         """Compare what was delivered with what the pipeline gives, in number and, where it is fixed, in order."""
-        first, left = self.generations[0], Remaining(numbers(self.hashes))
+        first, left = self.generations[0], Remaining(joined(self.hashes))
         given = dict(zip(self.places, self.tickets, strict=True))
         ordered = len(self.generations) == 1 and expected.in_order
         for shares in first.ranks:
             rank, odd = rank_words(shares), list[int]()
             for step, (ticket, failed) in enumerate(expected.steps(self.found.epoch, shares, first.header)):
                 leaves, place = [*leaves_of(ticket)], Delivered(rank, step)
-                wanted = [] if failed else leaves
-                self.found.missing += [f"record {words_of(leaf)}" for leaf in wanted if not left.take(hash(leaf))]
+                if not failed and leaves:
+                    absent = left.take(hashes_of_leaves(leaves))
+                    self.found.missing += [f"record {words_of(leaves[number])}" for number in absent]
                 came = given.get(place) if ordered else None
                 if came is not None and ([*leaves_of(came)] != leaves or failed != (place in self.failed)):
                     odd.append(step)
@@ -256,26 +286,35 @@ class EpochAudit:
                     f"{rank} did not get in step {ranges(odd)} what the pipeline gives there: swapped, or another order"
                 )
         extra = left.hashes()
-        more = [leaf for ticket in self.tickets if extra for leaf in leaves_of(ticket) if hash(leaf) in extra]
+        leaves_left: Iterable[Any] = chain.from_iterable(map(leaves_of, self.tickets if extra else ()))
+        more = dict.fromkeys(leaf for leaf in leaves_left if hash_of(leaf) in extra)
         self.found.because += [
             f"record {words_of(leaf)} was delivered, and the pipeline does not give it, or less often"
-            for leaf in [*dict.fromkeys(more)][:MOST]
+            for leaf in [*more][:MOST]
         ]
 
 
 class Remaining:
     """Which hashes of records, and how many of each, were not met yet."""
 
-    def __init__(self, hashes: npt.NDArray[np.int64]) -> None:
+    def __init__(self, hashes: Hashes) -> None:
         self.each, self.left = np.unique(hashes, return_counts=True)
 
-    def take(self, value: int) -> bool:
-        """Take one; return whether there was one."""
-        place = int(np.searchsorted(self.each, value))
-        if place == len(self.each) or self.each[place] != value or not self.left[place]:
-            return False
-        self.left[place] -= 1
-        return True
+    def take(self, values: Hashes) -> list[int]:
+        """Take these; return the places of those of which none was left."""
+        places = np.searchsorted(self.each, values)
+        known = places < len(self.each)
+        known[known] = self.each[places[known]] == values[known]
+        if known.all() and len({*places.tolist()}) == len(places) and self.left[places].all():  # as it mostly is
+            self.left[places] -= 1
+            return []
+        absent = np.flatnonzero(~known).tolist()
+        for number in np.flatnonzero(known).tolist():
+            if not self.left[places[number]]:
+                absent.append(number)
+            else:
+                self.left[places[number]] -= 1
+        return sorted(absent)
 
     def hashes(self) -> set[int]:
         """Return those that are left."""
@@ -363,8 +402,23 @@ def leaves(ticket: Ticket, before: tuple[Any, ...] = ()) -> Iterator[Any]:
         yield (*before, plain(ticket))
 
 
-def numbers(values: array[int]) -> npt.NDArray[np.int64]:
-    return np.frombuffer(values, np.int64) if values else np.empty(0, np.int64)
+def hash_of(leaf: tuple[Any, ...]) -> int:
+    return int(hashes_of_leaves([leaf])[0])
+
+
+def joined(hashes: Sequence[Hashes]) -> Hashes:
+    return np.concatenate(hashes) if hashes else np.empty(0, np.uint64)
+
+
+def line_of(step: Step) -> Line | None:
+    return step.ticket.line if isinstance(step.ticket, Part) else None
+
+
+def pieces_of(hashes: Hashes, parts: Sequence[Part]) -> list[Hashes]:
+    """Return the hashes of parts of a line: in one piece if they follow each other, as they mostly do."""
+    if all(one.end == other.start for one, other in pairwise(parts)):
+        return [hashes[parts[0].start : parts[-1].end]]
+    return [hashes[part.start : part.end] for part in parts]
 
 
 def words_of(leaf: tuple[Any, ...]) -> str:

@@ -9,15 +9,18 @@ from functools import lru_cache
 from itertools import accumulate, pairwise
 from typing import Any, NamedTuple, TypeGuard, cast
 
+import numpy as np
+
 from asyncdata.checkpoint import shares_of
 from asyncdata.errors import DataLossError, PlanError
 from asyncdata.graph.node import Node
 from asyncdata.persistence.run_log import FORMAT, chained
 from asyncdata.persistence.run_log_files import contents, log_path, parts_of
 from asyncdata.runtime.json_text import parse_json
-from asyncdata.runtime.tickets import END, Position, ReplayedTickets, Ticket, decode, decode_run, encode
+from asyncdata.runtime.position_codec import Columns, rows_of, unpack_columns
+from asyncdata.runtime.tickets import END, Position, ReplayedTickets, Ticket, decode, encode
 
-__all__ = ("Logs", "Run", "Step", "logs_of", "rank_words", "read_logs", "step_origin", "ticket_of")
+__all__ = ("Line", "Logs", "Part", "Run", "Step", "logs_of", "rank_words", "read_logs", "step_origin", "ticket_of")
 
 
 class Line:
@@ -25,9 +28,16 @@ class Line:
 
     __slots__ = ("count", "of")
 
-    def __init__(self, of: Any, count: int) -> None:
+    def __init__(self, of: dict[str, Any], count: int) -> None:
         self.of = of
         self.count = count
+
+    def columns(self) -> Columns:
+        """Return them as columns; `ValueError` or another error if they are damaged."""
+        first, count = self.of["run"] if "run" in self.of else (None, self.of["packed"])
+        if count != self.count:
+            raise ValueError(f"{count} tickets of {self.count}")
+        return unpack_columns(self.of) if first is None else np.arange(first, first + count)
 
 
 class Part(NamedTuple):
@@ -36,6 +46,11 @@ class Part(NamedTuple):
     line: Line
     start: int
     stop: int | None = None
+
+    @property
+    def end(self) -> int:
+        """After which ticket it ends."""
+        return self.start + 1 if self.stop is None else self.stop
 
 
 class Step(NamedTuple):
@@ -268,10 +283,7 @@ def ticket_of(found: Any) -> Ticket:
 @lru_cache(2)
 def members_of(line: Line) -> Sequence[Ticket]:
     """Return all tickets of a line, whose elements are mostly asked for one after the other."""
-    found = decode_run(line.of)
-    if len(found) != line.count:
-        raise ValueError(f"{len(found)} tickets of {line.count}")
-    return found
+    return rows_of(line.columns())
 
 
 def parsed(line: bytes) -> Any:

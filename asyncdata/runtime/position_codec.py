@@ -18,6 +18,7 @@ __all__ = (
     "pack_tickets",
     "rows_of",
     "shape_of",
+    "unpack_columns",
     "unpack_tickets",
 )
 
@@ -113,18 +114,22 @@ def low_bits(values: npt.NDArray[np.int64], width: int) -> bytes:
 
 def unpack_tickets(packed: dict[str, Any]) -> list[Any]:
     """Return the tickets that `pack_tickets` packed."""
+    return rows_of(unpack_columns(packed))
+
+
+def unpack_columns(packed: dict[str, Any]) -> Columns:
+    """Return the tickets that were packed, as columns."""
     return values_of(packed["columns"], packed["packed"])
 
 
-def values_of(encoded: Column, count: int) -> list[Any]:
-    """Return the numbers, or tuples, of a column."""
+def values_of(encoded: Column, count: int) -> Columns:
+    """Return the numbers of a column."""
     if isinstance(encoded, int):
-        return [encoded] * count
+        return np.full(count, encoded, np.int64)
     if isinstance(encoded, dict):
-        parts = [values_of(part, count) for part in cast("dict[str, Any]", encoded).values()]
-        return list(zip(*parts, strict=True))
+        return {name: values_of(part, count) for name, part in cast("dict[str, Any]", encoded).items()}
     least, width, text = encoded
     data = np.frombuffer(b64decode(text + "=" * (-len(text) % 4)), np.uint8)
     each = np.unpackbits(data)[: count * width].reshape(count, width)
-    words = np.packbits(np.pad(each, ((0, 0), (64 - width, 0))), axis=1).view(">u8")
-    return (words[:, 0].astype(np.int64) + least).tolist()
+    words = np.packbits(np.pad(each, ((0, 0), (64 - width, 0))).ravel()).view(">u8")
+    return words.astype(np.int64) + least
