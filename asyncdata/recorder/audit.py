@@ -250,16 +250,19 @@ class EpochAudit:
     def find_twice(self) -> None:
         """Name records that came in two places: those of one hash, if they are equal."""
         hashes, stops = joined(self.hashes), np.cumsum(self.sizes)
+        self.hashes = [hashes]
         ordered = np.sort(hashes)
-        places = np.flatnonzero(np.isin(hashes, ordered[1:][ordered[1:] == ordered[:-1]]))
+        twice = ordered[1:][ordered[1:] == ordered[:-1]]
+        del ordered
+        places = np.flatnonzero(np.isin(hashes, twice) if len(twice) else False)
         places = places[np.argsort(hashes[places], kind="stable")]
-        owners = np.searchsorted(stops, places, side="right").tolist()
+        owners: list[int] = np.searchsorted(stops, places, side="right").tolist()
         values = hashes[places].tolist()
         for (one, value), (other, after) in pairwise(zip(owners, values, strict=True)):
             if value != after:
                 continue
-            found = [leaf for owner in {one, other} for leaf in leaves_of(self.tickets[owner])]
-            named = [leaf for leaf, times in Counter(found).items() if times > 1 and hash_of(leaf) == value]
+            found = Counter(leaf for owner in {one, other} for leaf in leaves_of(self.tickets[owner]))
+            named = [leaf for leaf, times in found.items() if times > 1 and hash_of(leaf) == value]
             if named:
                 where = " and ".join(map(str, dict.fromkeys([self.places[one], self.places[other]])))
                 self.found.twice.append(f"record {words_of(named[0])} in {where}")
@@ -407,7 +410,7 @@ def hash_of(leaf: tuple[Any, ...]) -> int:
 
 
 def joined(hashes: Sequence[Hashes]) -> Hashes:
-    return np.concatenate(hashes) if hashes else np.empty(0, np.uint64)
+    return hashes[0] if len(hashes) == 1 else np.concatenate([np.empty(0, np.uint64), *hashes])
 
 
 def line_of(step: Step) -> Line | None:

@@ -34,10 +34,11 @@ class Line:
 
     def columns(self) -> Columns:
         """Return them as columns; `ValueError` or another error if they are damaged."""
-        first, count = self.of["run"] if "run" in self.of else (None, self.of["packed"])
+        run: list[int] | None = self.of.get("run")
+        count: int = self.of["packed"] if run is None else run[1]
         if count != self.count:
             raise ValueError(f"{count} tickets of {self.count}")
-        return unpack_columns(self.of) if first is None else np.arange(first, first + count)
+        return unpack_columns(self.of) if run is None else np.arange(run[0], run[0] + count)
 
 
 class Part(NamedTuple):

@@ -45,7 +45,7 @@ def numbers_of(columns: Columns) -> npt.NDArray[np.int64]:
     found: Hashes | np.uint64 = FIRST
     for part in cast("dict[str, Any]", columns).values():
         found = mixed(found, numbers_of(part))
-    return found.view(np.int64)
+    return cast("Hashes", found).view(np.int64)
 
 
 def hashes_of_leaves(leaves: Sequence[tuple[Any, ...]]) -> Hashes:

@@ -1,6 +1,9 @@
 """The audit of a long run: 1,000,000 records in 100 files, read by 4 ranks and then by 3, killed 20 times.
 
-    python benchmarks/loaders/audit.py [--quick] [--json FILE]
+    python benchmarks/loaders/audit.py [--quick] [--json FILE] [--store s3://bucket/folder]
+
+With `--store` the files and the logs are objects there; the server and its keys come from the environment
+(`AWS_ENDPOINT_URL` and so on), and each machine that reads keeps a copy of the objects (`cache_dir`).
 
 Each run is a process that has all ranks, saves their states, reads on and kills itself; the next one goes on from the
 states. The order of records is that of a parallel map without order, so each is named in the logs. Then another process
@@ -24,10 +27,11 @@ from typing import Any
 
 import asyncdata as ad
 from asyncdata.checkpoint import merge_states
-from asyncdata.persistence.run_log_files import paths_of
+from asyncdata.persistence.run_log_files import contents, paths_of
 from asyncdata.recorder.audit import audit
 from asyncdata.recorder.expected import ExpectedTickets
 from asyncdata.recorder.log_reader import read_logs
+from asyncdata.storage.sinks import put_object
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
@@ -42,29 +46,34 @@ def same(record: bytes) -> bytes:
     return record
 
 
-def pipeline(folder: str, ranks: int, rank: int) -> Any:
+def pipeline(folder: str, place: str, ranks: int, rank: int) -> Any:
     """Read a share of all records, in an order that no one can compute again."""
-    files = ad.Dataset.list_files(f"{folder}/*.tfrecord", shuffle=False)
-    records = ad.TFRecordDataset(files, index=True).shuffle(seed=1).shard(ranks, rank)
+    files = ad.Dataset.list_files(f"{place}/*.tfrecord", shuffle=False)
+    kept = None if place == folder else f"{folder}/cache"
+    records = ad.TFRecordDataset(files, index=True, cache_dir=kept).shuffle(seed=1).shard(ranks, rank)
     return records.map(same, num_parallel_calls=2, deterministic=False).batch(BATCH)
 
 
-def write(folder: str, files: int, records: int) -> None:
+def write(folder: str, place: str, files: int, records: int) -> None:
     """Write files of small records."""
-    with ad.TFRecordWriter(f"{folder}/000.tfrecord") as writer:
+    with ad.TFRecordWriter(first := f"{folder}/first") as writer:
         for number in range(records):
             writer.write(b"record %9d" % number)
-    for number in range(1, files):
-        shutil.copy(f"{folder}/000.tfrecord", f"{folder}/{number:03}.tfrecord")
+    for number in range(files):
+        if place == folder:
+            shutil.copy(first, f"{folder}/{number:03}.tfrecord")
+        else:
+            put_object(f"{place}/{number:03}.tfrecord", Path(first).read_bytes())
 
 
-def train(folder: str, ranks: int, steps: int) -> None:
+def train(folder: str, place: str, ranks: int, steps: int) -> None:
     """Read so many steps on each rank, save the states, read on and be killed; or end with the data."""
     path = Path(folder, "states.json")
     saved: list[Any] = json.loads(path.read_text()) if path.exists() else [None]
     states = saved if len(saved) == ranks else [saved[0] if len(saved) == 1 else merge_states(saved)] * ranks
-    options = ad.Options(record=f"{folder}/run.jsonl")
-    runs = [pipeline(folder, ranks, rank).with_options(options).iterate(state=one) for rank, one in enumerate(states)]
+    options = ad.Options(record=f"{place}/run.jsonl")
+    shares = [pipeline(folder, place, ranks, rank).with_options(options) for rank in range(ranks)]
+    runs = [share.iterate(state=state) for share, state in zip(shares, states, strict=True)]
     left = [sum(1 for _ in zip(range(steps), run, strict=False)) for run in runs]
     path.write_text(json.dumps([run.state_dict() for run in runs]))
     if steps in left:
@@ -75,37 +84,39 @@ def train(folder: str, ranks: int, steps: int) -> None:
         run.close()
 
 
-def judge(folder: str, against: bool) -> None:
+def judge(folder: str, place: str, against: bool) -> None:
     """Audit the logs, and print the result, the seconds and the megabytes."""
     start = time.perf_counter()
-    ds = pipeline(folder, 4, 0)
+    ds = pipeline(folder, place, 4, 0)
     (found,) = audit(
-        read_logs(paths_of([f"{folder}/run*.jsonl"])), ExpectedTickets(ds.plan, ds.options()) if against else None
+        read_logs(paths_of([f"{place}/run*.jsonl"])), ExpectedTickets(ds.plan, ds.options()) if against else None
     )
     seconds = time.perf_counter() - start
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     print(json.dumps([found.complete, str(found), found.records, seconds, memory]))
 
 
-def measure(report: Report, files: int, records: int, most: int) -> None:
+def measure(report: Report, store: str, files: int, records: int, most: int) -> None:
     """Fill the report."""
     with tempfile.TemporaryDirectory() as folder:
-        write(folder, files, records)
+        place = store or folder
+        write(folder, place, files, records)
         count = files * records
         each = count // BATCH // (most + 1)
         kills = 0
         for run in range(10 * most):
             ranks, steps = (4, each // 4) if run < most // 2 else (3, each // 3 if run < most else count)
-            command = [sys.executable, __file__, "train", folder, str(ranks), str(max(1, steps))]
+            command = [sys.executable, __file__, "train", folder, place, str(ranks), str(max(1, steps))]
             done = subprocess.run(command, check=False).returncode
             kills += done == -signal.SIGKILL
             if done != -signal.SIGKILL:
                 assert done == 0
                 break
-        size = sum(path.stat().st_size for path in Path(folder).glob("run*.jsonl"))
+        logs = contents(paths_of([f"{place}/run*.jsonl"]))
+        size = sum(len(line) for _, lines in logs for line in lines)
         print(f"killed {kills} times, logs of {size:,} bytes")
         for against in (False, True):
-            complete, words, found, seconds, memory = fresh(__file__, "audit", folder, int(against))
+            complete, words, found, seconds, memory = fresh(__file__, "audit", folder, place, int(against))
             print(words)
             assert complete
             assert found == count
@@ -118,13 +129,17 @@ def measure(report: Report, files: int, records: int, most: int) -> None:
 def main() -> None:
     """Run the benchmark, or a part of it in this process."""
     if sys.argv[1:2] == ["train"]:
-        return train(sys.argv[2], int(sys.argv[3]), int(sys.argv[4]))
+        return train(sys.argv[2], sys.argv[3], int(sys.argv[4]), int(sys.argv[5]))
     if sys.argv[1:2] == ["audit"]:
-        return judge(sys.argv[2], sys.argv[3] == "1")
+        return judge(sys.argv[2], sys.argv[3], sys.argv[4] == "1")
+    store = ""
+    if "--store" in sys.argv:
+        store = sys.argv.pop(sys.argv.index("--store") + 1)
+        sys.argv.remove("--store")
     arguments = parse_arguments(__doc__ or "")
     kills = 4 if arguments.quick else 20
     report = Report(f"Audit of a run that was killed {kills} times")
-    measure(report, *((5, 500) if arguments.quick else (100, 10_000)), kills)
+    measure(report, store, *((5, 500) if arguments.quick else (100, 10_000)), kills)
     return report.finish(arguments.json)
 
 

@@ -18,6 +18,7 @@ BENCHMARKS = {
     "guide": "closing pair: optimised",
     "import_time": "range.map.batch",
     "loaders/audit": "audit, compared with the pipeline",
+    "loaders/audit_simulated": "audit of all, in one process",
     "loaders/autotune": "sleeps of 20 ms",
     "loaders/cluster_simulated": "0.1 s a batch: one trainer is the limit from",
     "loaders/jpeg": "asyncdata: first batch",
@@ -46,6 +47,7 @@ BENCHMARKS = {
 SLOW = {
     f"loaders/{name}"
     for name in (
+        "audit_simulated",
         "autotune",
         "jpeg",
         "observing",
