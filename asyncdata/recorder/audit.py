@@ -6,13 +6,14 @@ from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain, groupby, pairwise, product
+from itertools import accumulate, chain, groupby, pairwise, product
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias, cast
 
 import numpy as np
 
 from asyncdata.recorder.log_reader import Line, Logs, Part, Run, Step, rank_words, ticket_of
 from asyncdata.recorder.record_hashes import Hashes, hashes_of_columns, hashes_of_leaves
+from asyncdata.runtime.position_codec import unpack_columns
 from asyncdata.runtime.tickets import Ticket, Tickets, plain
 
 __all__ = ("Audit", "Delivered", "Expected", "audit", "leaves_of")
@@ -173,7 +174,7 @@ class EpochAudit:
             self.found.failed += step.failed
             self.failed.update([place] if step.failed else ())
             try:
-                hashes = hashes_of_leaves([*leaves_of(step.ticket)])[: 0 if step.failed else None]
+                hashes = hashes_of(step.ticket)[: 0 if step.failed else None]
             except DAMAGED:
                 self.unknown(place)
             else:
@@ -271,18 +272,21 @@ class EpochAudit:
 
     def compare(self, expected: Expected) -> None:
         """Compare what was delivered with what the pipeline gives, in number and, where it is fixed, in order."""
-        first, left = self.generations[0], Remaining(joined(self.hashes))
-        given = dict(zip(self.places, self.tickets, strict=True))
+        first, hashes, stops = self.generations[0], joined(self.hashes), [*accumulate(self.sizes, initial=0)]
+        left, given = Remaining(hashes), {place: number for number, place in enumerate(self.places)}
         ordered = len(self.generations) == 1 and expected.in_order
         for shares in first.ranks:
             rank, odd = rank_words(shares), list[int]()
             for step, (ticket, failed) in enumerate(expected.steps(self.found.epoch, shares, first.header)):
-                leaves, place = [*leaves_of(ticket)], Delivered(rank, step)
-                if not failed and leaves:
-                    absent = left.take(hashes_of_leaves(leaves))
-                    self.found.missing += [f"record {words_of(leaves[number])}" for number in absent]
-                came = given.get(place) if ordered else None
-                if came is not None and ([*leaves_of(came)] != leaves or failed != (place in self.failed)):
+                wanted, number = hashes_of(ticket), given.get(Delivered(rank, step))
+                if not failed and (absent := left.take(wanted)):
+                    leaves = [*leaves_of(ticket)]
+                    self.found.missing += [f"record {words_of(leaves[place])}" for place in absent]
+                if number is None or not ordered:
+                    continue
+                failure = self.places[number] in self.failed
+                came = hashes_of(self.tickets[number]) if failure else hashes[stops[number] : stops[number + 1]]
+                if failed != failure or not np.array_equal(came, wanted):
                     odd.append(step)
             if odd:
                 self.found.because.append(
@@ -403,6 +407,15 @@ def leaves(ticket: Ticket, before: tuple[Any, ...] = ()) -> Iterator[Any]:
             yield from leaves(parts[-1], (*before, *map(plain, parts[:-1])))
     else:
         yield (*before, plain(ticket))
+
+
+def hashes_of(encoded: Any) -> Hashes:
+    """Return the hash of each record in the ticket of an element, as JSON."""
+    match encoded:
+        case {"of": [{"packed": int()} as packed]}:
+            return hashes_of_columns(unpack_columns(packed))
+        case _:
+            return hashes_of_leaves([*leaves_of(encoded)])
 
 
 def hash_of(leaf: tuple[Any, ...]) -> int:
