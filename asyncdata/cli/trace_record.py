@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping
 from typing import Any
 
@@ -26,19 +26,20 @@ def add_parser(commands: Any) -> None:
         "trace-record", help="the steps in which a record was delivered", description=DESCRIPTION
     )
     parser.add_argument(
-        "record", type=name_and_number, metavar="NAME:NUMBER", help="a file, or a source as `replay` shows it; from 0"
+        "record",
+        type=name_and_number,
+        metavar="NAME[:NUMBER]",
+        help="a file, or a source as `replay` shows it, and the number there, from 0; without it any record",
     )
     parser.add_argument("pipeline", metavar="FILE.py:NAME", help="the pipeline: a dataset in that file, or a function")
     parser.add_argument("logs", nargs="+", metavar="RUN.jsonl", help="logs of all ranks, or patterns")
     parser.set_defaults(run=run)
 
 
-def name_and_number(text: str) -> tuple[str, int]:
-    """Return the name of a file and the number of a record in it."""
+def name_and_number(text: str) -> tuple[str, int | None]:
+    """Return the name of a file and the number of a record in it, `None` for all of them."""
     name, _, number = text.rpartition(":")
-    if not name or not number.isdecimal():
-        raise ArgumentTypeError(f"give a name and a number, as in a.tfrecord:12, not {text!r}")
-    return name, int(number)
+    return (name, int(number)) if name and number.isdecimal() else (text, None)
 
 
 def run(arguments: Namespace) -> int:
@@ -60,8 +61,8 @@ def run(arguments: Namespace) -> int:
     return 0 if found else 1
 
 
-def is_record(record: Mapping[str, Any], name: str, number: int) -> bool:
-    """Return whether a record is the one meant; a file may be named without its folder."""
+def is_record(record: Mapping[str, Any], name: str, number: int | None) -> bool:
+    """Return whether a record is one that is meant; a file may be named without its folder."""
     place = record.get("record", record.get("index"))
     found = str(record.get("file", record.get("source", record.get("cache", ""))))
-    return place == number and (found == name or found.endswith((f"/{name}", f"\\{name}")))
+    return number in (None, place) and (found == name or found.endswith((f"/{name}", f"\\{name}")))

@@ -15,6 +15,7 @@ from asyncdata.identity.hashed_attributes import is_users
 from asyncdata.recorder.locations import Record, records_of
 from asyncdata.recorder.replay import check_origin
 from asyncdata.runtime.json_text import parse_json
+from asyncdata.sources.in_memory import Items
 from asyncdata.sources.listing import Listing
 from asyncdata.sources.parsed_files import ParsedFile
 from asyncdata.storage import local_path
@@ -193,8 +194,9 @@ def check_record(record: Mapping[str, Any]) -> Record:
 def check_sources(plan: Node, wanted: Sequence[Record]) -> None:
     """Raise `PlanError` for a record of a source that a plan does not have, as far as it tells which it has."""
     leaves = [node for node in nodes_of(plan) if not node.inputs]
-    unseen = any(isinstance(node, OPENING) for node in nodes_of(plan))
-    files = [node.shown for node in leaves if isinstance(node, ParsedFile)]
+    files = [path for node in leaves for path in files_of(node)]
+    named = all(isinstance(node, ParsedFile) or files_of(node) for node in leaves)
+    unseen = any(opens_users(node) or (isinstance(node, OPENING) and not named) for node in nodes_of(plan))
     labels = {node.label() for node in leaves}
     known = ", ".join(sorted(labels))
     for record in wanted:
@@ -203,4 +205,11 @@ def check_sources(plan: Node, wanted: Sequence[Record]) -> None:
         if "file" in record and not unseen and not any(isinstance(node, Listing) for node in leaves):
             name = record["file"]
             if not any(path == name or path.endswith((f"/{name}", f"\\{name}")) for path in files):
-                raise PlanError(f"this pipeline does not read {name}; it reads {', '.join(files) or 'no files'}")
+                raise PlanError(f"this pipeline does not read {name}; it reads {', '.join(files[:10]) or 'no files'}")
+
+
+def files_of(node: Node) -> Sequence[str]:
+    """Return the files that a source reads or lists, as far as it tells."""
+    if isinstance(node, ParsedFile):
+        return [node.shown]
+    return cast("Sequence[str]", node.items) if isinstance(node, Items) and node.files else ()

@@ -10,7 +10,7 @@ from asyncdata.identity.hashed_attributes import is_users
 from asyncdata.persistence.file_cache import FileCache
 from asyncdata.runtime.source_state import RestorableItem
 from asyncdata.runtime.tickets import Ticket, Tickets, encode
-from asyncdata.sources.in_memory import FOREVER
+from asyncdata.sources.in_memory import FOREVER, Items
 from asyncdata.sources.iterators import IteratorSource
 from asyncdata.sources.listing import Listing
 from asyncdata.sources.parsed_files import ParsedFile
@@ -84,10 +84,13 @@ def in_file(node: Any, ticket: Ticket) -> Iterator[Record]:
 
 
 def in_source(node: Node, ticket: Ticket) -> Iterator[Record]:
-    """Yield the element's number in its source; of a stream also the state from which it can be read."""
-    found = {"source": node.label(), "index": number(ticket)}
+    """Yield the element's number in its source; of a stream also the state from which it can be read, of a listed file
+    its name."""
+    found: Record = {"source": node.label(), "index": number(ticket)}
     if isinstance(ticket, RestorableItem) and isinstance(ticket.snapshot.state, str):
         found["state"] = encode(ticket)["state"]
+    if isinstance(node, Items) and node.files:
+        found["file"] = name_at(node, ticket)
     yield found
 
 

@@ -130,9 +130,12 @@ class Absent:
         self.node = node
         self.meter = meter
         self.each: dict[Any, list[Record]] = {}
+        self.whole: list[Record] = []
+        """Files of which all is left out."""
         for record in node.records:
-            self.each.setdefault(number_in(record), []).append(record)
-        self.numbers = sorted(number for number in self.each if isinstance(number, int))
+            number = number_in(record)
+            (self.whole if number is None else self.each.setdefault(number, [])).append(record)
+        self.numbers = sorted(self.each)
 
     def dropped(self, block: Block) -> Block:
         """Return a block without the elements that are left out."""
@@ -158,7 +161,7 @@ class Absent:
     def places(self, block: Block) -> list[int]:
         """Return where in a block elements are left out; the failure of a source never is."""
         tickets = block.tickets
-        if not self.node.by_number:
+        if self.whole or not self.node.by_number:
             found = [place for place, ticket in enumerate(tickets) if self.has(ticket)]
         elif type(tickets) is Ordinals:
             first, last = (bisect_left(self.numbers, end) for end in (tickets.start, tickets.stop))
@@ -177,7 +180,7 @@ class Absent:
         return any(
             fits(wanted, record)
             for record in self.node.names(ticket)
-            for wanted in self.each.get(number_in(record), ())
+            for wanted in (*self.each.get(number_in(record), ()), *self.whole)
         )
 
 
@@ -195,8 +198,8 @@ def last_parts(tickets: list[Ticket]) -> list[Any]:
 
 
 def number_in(record: Record) -> Any:
-    """Return the number of a record in its source; of a file that is an element itself, its name."""
-    return record["record"] if "record" in record else record.get("index", record.get("file"))
+    """Return the number of a record in its file or source; `None` of a file."""
+    return record.get("record", record.get("index"))
 
 
 def fits(wanted: Record, record: Record) -> bool:

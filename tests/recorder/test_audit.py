@@ -298,6 +298,8 @@ def test_the_commands_audit_and_replay(tmp_path: Path, capsys: pytest.CaptureFix
     assert main(["trace-record", "range(10):7", f"{program}:ds", str(log)]) == 0
     (step,) = [step for step, batch in enumerate(batches) if 7 in batch]
     assert f"epoch 0, step {step} of the one process: range(10) index 7" in capsys.readouterr().out
+    assert main(["trace-record", "range(10)", f"{program}:ds", str(log)]) == 0
+    assert capsys.readouterr().out.count("range(10) index") == 10
     assert main(["trace-record", "range(10):99", f"{program}:ds", str(log)]) == 1
     capsys.readouterr()
     whole = log.read_bytes()

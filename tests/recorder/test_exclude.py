@@ -93,6 +93,25 @@ def test_records_of_files_may_be_named_in_a_file_without_their_folder(tmp_path: 
     assert Counter(found) == Counter(dict.fromkeys(left, 2))
 
 
+@pytest.mark.parametrize("how", [{}, {"num_parallel_reads": 2}, {"index": True}])
+def test_all_of_a_file_is_left_out_and_one_that_is_not_read_is_an_error(tmp_path: Path, how: dict[str, Any]) -> None:
+    write_files(tmp_path)
+    files = ad.Dataset.list_files(str(tmp_path / "*.tfrecord"), shuffle=False)
+    ds = ad.TFRecordDataset(files, **how).shuffle(4, seed=1).batch(2)
+    for name in ("1.tfrecord", str(tmp_path / "1.tfrecord")):
+        found = [record for batch in ds.exclude([{"file": name}]) for record in batch.tolist()]
+        assert sorted(found) == [b"%d-%d" % (a, b) for a in (0, 2) for b in range(5)]
+    with pytest.raises(ad.PlanError, match="does not read 7.tfrecord"):
+        ds.exclude([{"file": "7.tfrecord"}])
+    whole = files.shuffle(3, seed=1).map(ad.read_file)
+    with whole.iterate() as contents:
+        first = next(contents)
+        (bad,) = whole.locate(contents.origin())
+    assert Path(bad["file"]).read_bytes() == first
+    for gone in (bad, {"file": Path(bad["file"]).name}):
+        assert {*whole.exclude([gone])} == {path.read_bytes() for path in tmp_path.iterdir()} - {first}
+
+
 def odd(x: int) -> bool:
     return x % 2 == 1
 
