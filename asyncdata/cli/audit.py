@@ -9,6 +9,7 @@ from asyncdata.cli.logs import logs_in
 from asyncdata.cli.pipeline_file import pipeline_of
 from asyncdata.errors import ResumeError
 from asyncdata.recorder.audit import Audit, audit
+from asyncdata.recorder.coverage import coverage
 from asyncdata.recorder.expected import ExpectedTickets
 
 __all__ = ("add_parser",)
@@ -17,7 +18,8 @@ DESCRIPTION = """
 Show, for each epoch in the logs that Options(record=) wrote, whether each record was delivered once, over all ranks and
 restarts; which came twice and where; and which did not come. Steps that came after the state from which a run was
 resumed do not count. With --against the pipeline is run, and what it gives is compared, record by record, and step by
-step where the order is fixed. The exit status is 0 if every epoch is complete, 1 if one is not, or if that cannot be
+step where the order is fixed. With --coverage it shows how many records each file or source gave, and in which part of
+the epoch. The exit status is 0 if every epoch is complete, 1 if one is not, or if that cannot be
 known.
 """
 
@@ -29,6 +31,7 @@ def add_parser(commands: Any) -> None:
     )
     parser.add_argument("logs", nargs="+", metavar="RUN.jsonl", help="logs of all ranks, or patterns")
     parser.add_argument("--against", metavar="FILE.py:NAME", help="the pipeline, to compare what it gives")
+    parser.add_argument("--coverage", metavar="FILE.py:NAME", help="the pipeline, to show when which files came")
     parser.set_defaults(run=run)
 
 
@@ -43,6 +46,9 @@ def run(arguments: Namespace) -> int:
         found = audit(logs, expected)
     except ResumeError as error:
         found = [Audit(run.epoch, because=[str(error)]) for run in logs.runs[:1]]
+    plan = pipeline_of(arguments.coverage).plan if arguments.coverage else None
     for one in found:
         print(one)
+        for line in () if plan is None else coverage(one, plan):
+            print(f"  {line}")
     return 0 if all(one.complete for one in found) else 1

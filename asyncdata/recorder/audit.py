@@ -66,6 +66,8 @@ class Audit:
     missing: list[str] = field(default_factory=list[str])
     because: list[str] = field(default_factory=list[str])
     """Why it is not complete, or cannot be known to be."""
+    delivered: Sequence[tuple[Delivered, Any]] = field(default=(), repr=False)
+    """The steps that count, but for those that failed, each with its ticket."""
 
     @property
     def complete(self) -> bool:
@@ -154,6 +156,8 @@ class EpochAudit:
                     some = [*items]
                     self.add_line(line, rank, some) if line else self.add(rank, some)
         self.found.records = sum(self.sizes)
+        pairs = zip(self.places, self.tickets, strict=True)
+        self.found.delivered = [pair for pair in pairs if pair[0] not in self.failed]
         if not self.has_step("window("):
             self.find_twice()
         elif self.expected is None:

@@ -284,6 +284,8 @@ def test_the_commands_audit_and_replay(tmp_path: Path, capsys: pytest.CaptureFix
     batches = [batch.tolist() for batch in ds]
     assert main(["audit", str(log), "--against", f"{program}:ds"]) == 0
     assert capsys.readouterr().out == "epoch 0: 3 steps, 10 records: complete, each once\n"
+    assert main(["audit", str(log), "--coverage", f"{program}:ds"]) == 0
+    assert capsys.readouterr().out.endswith("\n  range(10)        10 records |@@+|\n")
     assert main(["replay", str(log), f"{program}:ds", "--step", "1"]) == 0
     out = capsys.readouterr().out
     assert f"range(10) index {batches[1][0]}" in out
