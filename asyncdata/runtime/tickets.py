@@ -466,6 +466,9 @@ class ReplayedTickets(Tickets):
     def __getitem__(self, index: int) -> Ticket:
         return self.back[self.start + index]
 
+    def between(self, start: int, stop: int) -> Iterable[Ticket]:
+        return self.back[self.start + start : self.start + stop]
+
     def at(self, count: int) -> Position:
         return replaying(self.position, [ReplayedTickets(self.back, self.start + count, len(self.back), END)])
 

@@ -1,0 +1,71 @@
+"""A log has the ticket of each element, whichever lines it is in; and few bytes where the order is plain."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import asyncdata as ad
+from asyncdata.persistence import run_log_lines
+from asyncdata.recorder.audit import leaves_of
+from asyncdata.recorder.log_reader import read_logs
+
+
+def lengths(x: int) -> Any:
+    return np.zeros(x % 3 + 1)
+
+
+def failing(x: int) -> int:
+    return x // (x % 50 - 7)
+
+
+KINDS: dict[str, Callable[[], ad.Dataset[Any]]] = {
+    "plain": lambda: ad.Dataset.range(300),
+    "plain batches": lambda: ad.Dataset.range(300).batch(7),
+    "shuffled": lambda: ad.Dataset.range(300).shuffle(20, seed=1),
+    "shuffled batches": lambda: ad.Dataset.range(300).shuffle(20, seed=1).shard(2, 1).batch(7),
+    "sizes": lambda: ad.Dataset.range(300).map(lengths).bucket_by_sequence_length(len, [2, 3], [5, 4, 3]),
+    "pairs": lambda: ad.Dataset.range(9).interleave(lambda x: ad.Dataset.range(30), cycle_length=2).batch(8),
+    "rows": lambda: ad.Dataset.range(90).batch(5).map(np.flip).unbatch(),
+    "mixture": lambda: ad.Dataset.sample_from_datasets(
+        [ad.Dataset.range(90), ad.Dataset.range(90).batch(2)], [0.5, 0.5], seed=1
+    ),
+    "zip": lambda: ad.Dataset.zip((ad.Dataset.range(90), ad.Dataset.range(90).shuffle(9, seed=1))),
+    "failures": lambda: ad.Dataset.range(300).map(failing),
+    "failures in batches": lambda: ad.Dataset.range(300).map(failing).batch(6),
+    "padding": lambda: ad.Dataset.range(299).shard(2, 1, pad_remainder=True).batch(4),
+    "packed": lambda: ad.Dataset.range(90).map(lengths).pack_sequences(4),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_element_is_in_the_log_as_in_its_origin(kind: str, tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setattr(run_log_lines, "MANY_TICKETS", 150)
+    origins = list[Any]()
+    with KINDS[kind]().with_options(ad.Options(record=tmp_path / "run.jsonl")).iterate() as elements:
+        while True:
+            try:
+                next(elements)
+            except StopIteration:
+                break
+            except ZeroDivisionError:
+                pass
+            origins.append(elements.origin())
+            if len(origins) == 33:
+                elements.state_dict()
+    (run,) = read_logs([*map(str, tmp_path.iterdir())]).runs
+    assert [*run.steps] == [origin["step"] for origin in origins]
+    for step, origin in zip(run.steps.values(), origins, strict=True):
+        assert [*leaves_of(step.ticket)] == [*leaves_of(json.loads(json.dumps(origin["ticket"])))]
+
+
+def test_consecutive_records_take_a_line_however_many_they_are(tmp_path: Path) -> None:
+    log = tmp_path / "run.jsonl"
+    for _ in ad.Dataset.range(30_000).batch(256).with_options(ad.Options(record=log)):
+        pass
+    assert log.stat().st_size < 0.05 * 30_000
