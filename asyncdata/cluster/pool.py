@@ -11,16 +11,17 @@ from collections.abc import Callable
 from functools import partial
 from hashlib import blake2b
 from queue import Empty, SimpleQueue
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from asyncdata.cluster.actor import CallReply, Greeting
+from asyncdata.cluster.pace import Pace
 from asyncdata.cluster.parcel import Parcel
 from asyncdata.cluster.transport import GREET, SHUT_DOWN, Actor, Loss, Transport
 from asyncdata.cluster_settings import Cluster
 from asyncdata.errors import AsyncDataError, StageError
 from asyncdata.system.signal_handlers import start_thread
 
-__all__ = ("ActorPool", "Killed", "PendingCall", "PoolActor", "RemoteFunction")
+__all__ = ("ActorPool", "Killed", "PendingCall", "PoolActor", "RemoteFunction", "Sent")
 
 log = logging.getLogger("asyncdata")
 
@@ -31,8 +32,8 @@ GRACE: Final = 10.0
 """Seconds without an actor after which the log says which resources are missing."""
 
 LOOK: Final = 0.5
-"""While calls are pending, the connection to the cluster is checked after so many seconds: Ray does not report its
-loss."""
+"""While calls are pending, the connection to the cluster is checked after so many seconds, as Ray does not report its
+loss, and whether a call is late."""
 
 MOST_UNPRODUCTIVE: Final = 20
 """How often in a row an actor and its replacements may end while no call of the pool is completed. It is counted for
@@ -46,6 +47,7 @@ class RemoteFunction:
         self.name = blake2b(pickled, digest_size=16).digest()
         self.pickled = pickled
         self.shared: tuple[Transport, Any] | None = None
+        self.pace = Pace()
 
     def over(self, transport: Transport) -> Any:
         """Return it as an argument of calls."""
@@ -94,6 +96,24 @@ class PendingCall:
         """Take note that an actor does not know the function."""
         actor.known.discard(self.function.name)
 
+    @property
+    def pace(self) -> Pace:
+        """How long such calls take."""
+        return self.function.pace
+
+    def settle(self, outcome: CallReply | BaseException) -> None:
+        """Hand on the outcome, the first time: the call may be made by two actors."""
+        if not self.dropped:
+            self.dropped = True
+            self.done(outcome)
+
+
+class Sent(NamedTuple):
+    """A call that an actor has, and when it was sent there."""
+
+    call: PendingCall
+    at: float
+
 
 class PoolActor:
     """An actor on the pool's side: its calls, the oldest first, and the functions that it has."""
@@ -107,18 +127,26 @@ class PoolActor:
         """How many calls the pool had completed when it was started."""
         self.greeting: Greeting | None = None
         self.lost = False
-        self.calls: dict[int, PendingCall] = {}
+        self.calls: dict[int, Sent] = {}
+        self.heard: float | None = None
+        """When it last answered a call."""
+        self.late = False
         self.known: set[bytes] = set()
         self.runs: set[int] = set()
         """The pipelines that it runs, if it is such an actor."""
 
     def has_capacity(self, call: PendingCall) -> bool:
         """Return whether it may be given a call now."""
-        if self.greeting is None:
+        if self.greeting is None or self.late:
             return False
         if call.alone:
             return not self.calls
-        return len(self.calls) < DEPTH and not any(one.alone for one in self.calls.values())
+        there = [sent.call for sent in self.calls.values()]
+        return len(there) < DEPTH and not any(one.alone or one is call for one in there)
+
+    def since(self, sent: Sent) -> float:
+        """Return from when on it can have worked on its oldest call."""
+        return max(sent.at, self.heard or sent.at)
 
 
 class ActorPool:
@@ -139,6 +167,9 @@ class ActorPool:
         self.waiting: deque[PendingCall] = deque()
         self.numbers = itertools.count(1)
         self.completed = 0
+        self.silent: set[str] = set()
+        """Nodes of which nothing has been heard since a call was sent there that is late."""
+        self.looked = 0.0
         self.since: float | None = None  # when it began to wait for an actor
         self.warned = False
         self.refusal: AsyncDataError | None = None
@@ -181,6 +212,8 @@ class ActorPool:
                 break
             try:
                 event()
+                if self.events.empty() and self.clock() >= self.looked + LOOK:
+                    self.look()
             except AsyncDataError as error:
                 self.fail(error)
             except Exception as error:  # noqa: BLE001 - Ray's own errors: waiting calls get them
@@ -192,7 +225,8 @@ class ActorPool:
 
     def busy(self) -> bool:
         """Return whether a call is waiting."""
-        return bool(self.waiting) or any(actor.calls for actor in self.actors)
+        there = (sent.call for actor in self.actors for sent in actor.calls.values())
+        return bool(self.waiting) or not all(call.dropped for call in there)
 
     def add(self, call: PendingCall) -> None:
         """Take a call, and start the actors with the first one."""
@@ -248,8 +282,13 @@ class ActorPool:
 
     def actor_for(self, call: PendingCall) -> PoolActor | None:
         """Return the actor for a call, if one has capacity."""
-        free = [actor for actor in self.actors if actor.has_capacity(call)]
+        free = [actor for actor in self.reachable() if actor.has_capacity(call)]
         return min(free, key=lambda actor: len(actor.calls), default=None)
+
+    def reachable(self) -> list[PoolActor]:
+        """Return the actors that are there, on nodes that are not silent; if all are, on any."""
+        there = [actor for actor in self.actors if actor.greeting is not None]
+        return [actor for actor in there if node_of(actor) not in self.silent] or there
 
     def wait_for_actors(self) -> None:
         """Take the time from which on calls wait and no actor is there."""
@@ -266,28 +305,37 @@ class ActorPool:
         try:
             method, arguments = call.request(actor, transport)
         except Exception as error:  # noqa: BLE001 - errors of the elements, which the pipeline gets
-            call.done(error)
+            call.settle(error)
             return
         number = next(self.numbers)
-        actor.calls[number] = call
+        actor.calls[number] = Sent(call, self.clock())
         transport.call(actor.actor, method, arguments, self.arrival(partial(self.replied, actor, number)))
 
     def replied(self, actor: PoolActor, number: int, reply: CallReply | None, error: BaseException | None) -> None:
         """Hand on the outcome of a call. A late outcome of an actor that was given up is dropped."""
-        if actor.lost or (call := actor.calls.get(number)) is None:
+        if actor.lost or (sent := actor.calls.get(number)) is None:
             return
         if error is not None or reply is None:
             self.failed(actor, number, error)
         elif reply.parcel is None:  # it does not have the function, or no longer has it
             del actor.calls[number]
-            call.unknown(actor)
-            self.waiting.appendleft(call)
+            sent.call.unknown(actor)
+            self.waiting.appendleft(sent.call)
         else:
             del actor.calls[number]
             self.completed += 1
-            if not call.dropped:
-                call.done(reply)
+            self.answered(actor, sent)
+            sent.call.settle(reply)
         self.hand_out()
+
+    def answered(self, actor: PoolActor, sent: Sent) -> None:
+        """Take the time of a call. Not of an actor's first, which imports modules, nor of one that was late and has
+        been made elsewhere since."""
+        now = self.clock()
+        if actor.heard is not None and not sent.call.dropped:
+            sent.call.pace.took(now - actor.since(sent))
+        actor.heard, actor.late = now, False
+        self.silent.discard(node_of(actor))
 
     def failed(self, actor: PoolActor, number: int | None, error: BaseException | None) -> None:
         """Find out what was lost, and replace it."""
@@ -298,7 +346,7 @@ class ActorPool:
         if isinstance(what, StageError):
             raise what from error
         if what is Loss.RESULT and number is not None:
-            self.ask_again(actor.calls.pop(number))
+            self.ask_again(actor.calls.pop(number).call)
             return
         self.lose(actor, transport, transport.words(error) if error and what is Loss.ACTOR else None)
 
@@ -307,7 +355,7 @@ class ActorPool:
         actor.lost = True
         self.actors.remove(actor)
         transport.stop(actor.actor)
-        calls = list(actor.calls.values())
+        calls = [sent.call for sent in actor.calls.values()]
         actor.calls.clear()
         blamed = bool(calls) and reason is not None
         unproductive = 0 if blamed or self.completed > actor.completed else actor.unproductive + 1
@@ -321,22 +369,31 @@ class ActorPool:
         self.make_up(actor, calls, reason)
 
     def ask_again(self, call: PendingCall) -> None:
-        """Make a call once more whose result was lost."""
-        self.waiting.appendleft(call)
+        """Make a call once more whose result was lost, unless another actor has it too."""
+        if not call.dropped and not self.copies(call):
+            self.waiting.appendleft(call)
+
+    def copies(self, call: PendingCall) -> int:
+        """Return how many actors have a call or are to have it."""
+        there = (sent.call for actor in self.actors for sent in actor.calls.values())
+        return sum(one is call for one in there) + sum(one is call for one in self.waiting)
 
     def make_up(self, actor: PoolActor, calls: list[PendingCall], reason: str | None) -> None:
         """Have the calls of a lost actor made elsewhere, but the oldest one if it may be to blame."""
         suspect = calls.pop(0) if calls and reason is not None else None
-        self.waiting.extendleft(reversed(calls))
-        if suspect is not None and not suspect.dropped:
-            suspect.done(Killed(reason))
+        for call in reversed(calls):
+            self.ask_again(call)
+        if suspect is not None:
+            suspect.settle(Killed(reason))
 
     def look(self) -> None:
-        """See whether the cluster is there, and for how long calls have waited for an actor."""
+        """See whether the cluster is there, which calls are late, and for how long calls have waited for an actor."""
         transport = self.transport
+        self.looked = self.clock()
         if transport is None:
             return
         check_connected(transport)
+        self.hedge()
         if self.since is None:
             return
         waited = self.clock() - self.since
@@ -348,25 +405,57 @@ class ActorPool:
             self.warned = True
             log.warning("waiting for an actor in the Ray cluster: %s", transport.shortage())
 
+    def hedge(self) -> None:
+        """Have late calls made by other actors as well, and give no more calls to nodes that do not answer."""
+        late = [(actor, sent) for actor in self.actors for sent in self.late_calls(actor)]
+        there = {actor for actor, _ in late}
+        for actor in self.actors:
+            actor.late = actor in there
+        self.silent = {node_of(actor) for actor, sent in late if self.heard_on(node_of(actor)) <= actor.since(sent)}
+        for _, sent in reversed(late):
+            if not sent.call.dropped:
+                self.double(sent.call)
+        if late:
+            self.hand_out()
+
+    def late_calls(self, actor: PoolActor) -> list[Sent]:
+        """Return the late calls of an actor: its oldest one, and the next, which waits for it."""
+        calls = [*actor.calls.values()]
+        return calls if calls and self.clock() - actor.since(calls[0]) > calls[0].call.pace.limit else []
+
+    def heard_on(self, node: str) -> float:
+        """Return when an actor of a node last answered."""
+        return max(actor.heard or 0.0 for actor in self.actors if node_of(actor) == node)
+
+    def double(self, call: PendingCall) -> None:
+        """Have a late call made by one more actor."""
+        if self.copies(call) == 1:
+            self.waiting.appendleft(call)
+
     def fail(self, error: AsyncDataError) -> None:
         """Fail all waiting calls, as there is no cluster; a pipeline that starts later tries again."""
         self.turn, self.failure = self.turn + 1, error
-        calls = [*(call for actor in self.actors for call in actor.calls.values()), *self.waiting]
+        calls = [*(sent.call for actor in self.actors for sent in actor.calls.values()), *self.waiting]
         self.waiting.clear()
         self.release()
         for call in calls:
-            if not call.dropped:
-                call.done(error)
+            call.settle(error)
 
     def release(self) -> None:
         """Release all actors."""
         transport, actors = self.transport, self.actors
         self.transport, self.actors, self.since, self.warned = None, [], None, False
+        self.silent = set()
         for actor in actors:
             actor.lost = True
             actor.calls.clear()
             if transport is not None:
                 transport.stop(actor.actor)
+
+
+def node_of(actor: PoolActor) -> str:
+    """Return the node of an actor; nothing before it has greeted."""
+    return "" if actor.greeting is None else actor.greeting.node
 
 
 def check_connected(transport: Transport) -> None:

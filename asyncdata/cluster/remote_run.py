@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from functools import partial
@@ -11,8 +12,9 @@ from typing import Any, Final, NamedTuple
 
 from asyncdata.cluster.actor import CallReply
 from asyncdata.cluster.chunk import Chunk, Place
+from asyncdata.cluster.pace import Pace
 from asyncdata.cluster.parcel import Parcel
-from asyncdata.cluster.pool import ActorPool, Killed, PendingCall, PoolActor
+from asyncdata.cluster.pool import ActorPool, Killed, PendingCall, PoolActor, Sent
 from asyncdata.cluster.transport import Transport
 from asyncdata.cluster_settings import Cluster
 from asyncdata.errors import StageError
@@ -53,22 +55,16 @@ class RunOrder(NamedTuple):
 class RunCall(PendingCall):
     """A requested chunk of a run. `ask` gives the run's order, which is sent with the first request to an actor."""
 
-    __slots__ = ("most_bytes", "number")
+    __slots__ = ("doubled", "most_bytes", "number", "run")
 
-    def __init__(
-        self,
-        number: int,
-        most_bytes: int,
-        ask: Callable[[], Parcel],
-        done: Callable[[CallReply | BaseException], None],
-        turn: int,
-    ) -> None:
+    def __init__(self, run: RemoteRun, number: int, most_bytes: int) -> None:
+        self.run = run
         self.number = number
         self.most_bytes = most_bytes
-        self.ask = ask
-        self.done = done
-        self.alone = self.dropped = False
-        self.turn = turn
+        self.ask = run.parcel
+        self.done = partial(run.done, number)
+        self.alone = self.dropped = self.doubled = False
+        self.turn = run.turn
 
     def request(self, actor: PoolActor, transport: Transport) -> tuple[str, tuple[Any, ...]]:
         fresh = self.number not in actor.runs
@@ -79,35 +75,56 @@ class RunCall(PendingCall):
     def unknown(self, actor: PoolActor) -> None:
         actor.runs.discard(self.number)
 
+    @property
+    def pace(self) -> Pace:
+        return self.run.pool.pace
+
 
 class RunPool(ActorPool):
     """`cluster.runs` actors that run pipelines. Each run stays with its actor, and is lost with it."""
 
-    def __init__(self, cluster: Cluster, connect: Callable[[], Transport]) -> None:
-        super().__init__(cluster, connect)
+    def __init__(
+        self, cluster: Cluster, connect: Callable[[], Transport], clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        super().__init__(cluster, connect, clock)
         self.count = cluster.runs
+        self.pace = Pace()
 
     def actor_for(self, call: PendingCall) -> PoolActor | None:
         assert isinstance(call, RunCall)
-        there = [actor for actor in self.actors if actor.greeting is not None]
-        for actor in there:
+        there = self.reachable()
+        for actor in self.actors:
             if call.number in actor.runs:
-                return actor
-        return min(there, key=lambda actor: len(actor.runs), default=None)
+                if actor in there:
+                    return actor
+                self.end_at(actor, call.number)  # it continues elsewhere
+        return min(there, key=lambda actor: (actor.late, len(actor.runs)), default=None)
+
+    def late_calls(self, actor: PoolActor) -> list[Sent]:
+        """Return the late calls of an actor, which makes many at once."""
+        now = self.clock()
+        return [sent for sent in actor.calls.values() if now - sent.at > sent.call.pace.limit]
+
+    def double(self, call: PendingCall) -> None:
+        """Have the run of a late call run by one more actor, from where the call begins."""
+        assert isinstance(call, RunCall)
+        if not call.doubled and not all(actor.late for actor in self.reachable()):
+            call.doubled = True
+            call.run.double(call)
 
     def replied(self, actor: PoolActor, number: int, reply: CallReply | None, error: BaseException | None) -> None:
-        call = actor.calls.get(number)
+        sent = actor.calls.get(number)
+        dropped = sent is not None and sent.call.dropped
         super().replied(actor, number, reply, error)
-        if isinstance(call, RunCall) and call.dropped and not actor.lost and self.transport is not None:
-            self.transport.call(actor.actor, "end", (call.number,), ignored)  # it may have started after it was ended
+        if dropped and sent is not None and isinstance(sent.call, RunCall) and not actor.lost:
+            self.end_at(actor, sent.call.number)  # it may have started after it was ended
 
     def ask_again(self, call: PendingCall) -> None:
-        call.done(Killed(""))
+        call.settle(Killed(""))
 
     def make_up(self, actor: PoolActor, calls: list[PendingCall], reason: str | None) -> None:
         for call in calls:
-            if not call.dropped:
-                call.done(Killed(reason or ""))
+            call.settle(Killed(reason or ""))
 
     def end_run(self, number: int) -> None:
         """Have a run ended, wherever it is; from any thread."""
@@ -117,9 +134,13 @@ class RunPool(ActorPool):
         """End a run, if its actor is there."""
         for actor in self.actors:
             if number in actor.runs:
-                actor.runs.discard(number)
-                if self.transport is not None:
-                    self.transport.call(actor.actor, "end", (number,), ignored)
+                self.end_at(actor, number)
+
+    def end_at(self, actor: PoolActor, number: int) -> None:
+        """End a run of an actor."""
+        actor.runs.discard(number)
+        if self.transport is not None:
+            self.transport.call(actor.actor, "end", (number,), ignored)
 
 
 def ignored(_: Any, __: BaseException | None) -> None:
@@ -157,7 +178,8 @@ class RemoteRun:
         self.held = 0
         """Bytes of these."""
         self.ended: Chunk | BaseException | None = None
-        self.call: RunCall | None = None
+        self.calls: list[RunCall] = []
+        """The chunk that is requested; from two actors, if the first one is late."""
         self.asking = threading.Lock()
         """Its holder decides whether another chunk is sent: the reader, or the pool's thread."""
         self.deaths = self.losses = 0
@@ -183,9 +205,14 @@ class RemoteRun:
     def close(self) -> None:
         """Leave the run."""
         self.closed = True
-        if (call := self.call) is not None:
-            self.pool.drop(call)
+        for call in list(self.calls):
+            self.leave(call)
         self.pool.end_run(self.number)
+
+    def leave(self, call: RunCall) -> None:
+        """Drop a request, and end the run that it is of."""
+        self.pool.drop(call)
+        self.pool.end_run(call.number)
 
     # from any thread
 
@@ -195,10 +222,11 @@ class RemoteRun:
         with self.asking:
             self.held += came - taken
             if answered:
-                self.call = None
-            if self.call is not None or self.ended is not None or self.closed or not (allowance := self.allowance()):
+                self.calls = []
+            if self.calls or self.ended is not None or self.closed or not (allowance := self.allowance()):
                 return
-            call = self.call = RunCall(self.number, allowance, self.parcel, self.done, self.turn)
+            call = RunCall(self, self.number, allowance)
+            self.calls = [call]
         self.pool.submit(call)
 
     def allowance(self) -> int:
@@ -216,11 +244,28 @@ class RemoteRun:
 
     # in the pool's thread
 
-    def done(self, reply: CallReply | BaseException) -> None:
-        """Take the outcome."""
+    def double(self, call: RunCall) -> None:
+        """Request a late chunk of another actor as well, which begins where the late one does."""
+        with self.asking:
+            if self.closed or self.calls != [call]:
+                return
+            other = RunCall(self, next(NUMBERS), call.most_bytes)
+            self.calls = [call, other]
+        self.pool.submit(other)
+
+    def done(self, number: int, reply: CallReply | BaseException) -> None:
+        """Take the outcome of a request: the first one, but a worker's loss only if no other is at it."""
         if self.closed:
-            self.pool.end_run(self.number)
+            self.pool.end_run(number)
             return
+        others = [call for call in self.calls if call.number != number]
+        if isinstance(reply, Killed) and others:
+            self.calls, self.number = others, others[0].number
+            self.pool.end_run(number)
+            return
+        for call in others:
+            self.leave(call)
+        self.number = number
         if isinstance(reply, Killed):
             self.lost(str(reply))
         elif (chunk := self.opened(reply)) is None:

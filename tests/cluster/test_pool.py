@@ -80,7 +80,7 @@ class Pool:
         for actor, method, arguments, arrived in list(self.transport.asked):
             if method == "greet":
                 self.transport.asked.remove((actor, method, arguments, arrived))
-                arrived(Greeting.of_this(), None)
+                arrived(Greeting.of_this(f"node {actor % 2}"), None)
         self.take()
 
     @property
