@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
 from concurrent.futures import Future
 from functools import partial
 from typing import Any, Final
@@ -20,6 +21,13 @@ log = logging.getLogger("asyncdata")
 
 INSTALL: Final = "'asyncdata[ray]'"
 MOST_WORDS: Final = 300
+
+NO_TOKEN: Final = (
+    "the Ray cluster demands a token, and this process has none or another one (from Ray 2.60 on a head demands one if "
+    "a local ray.init() has left ~/.ray/auth_token there): set RAY_AUTH_MODE=token, and the head's token as "
+    "RAY_AUTH_TOKEN or in ~/.ray/auth_token, before Ray is imported, on every machine; or start the head with "
+    "RAY_AUTH_MODE=disabled if nobody else can reach it"
+)
 
 
 def ray_of() -> Any:
@@ -53,7 +61,7 @@ class RayTransport:
         self.kind = kind
         if not self.ray.is_initialized():
             log.info("not connected to a Ray cluster yet: calling ray.init()")
-            self.ray.init()
+            self.join()
         self.context = self.ray.get_runtime_context()
         self.session = self.context.get_session_name()
         self.remote = self.ray.remote(
@@ -63,6 +71,15 @@ class RayTransport:
             max_concurrency=kind.at_once,
             scheduling_strategy="SPREAD",
         )(RayActor)
+
+    def join(self) -> None:
+        """Connect to the cluster that Ray chooses."""
+        try:
+            self.ray.init()
+        except Exception as error:
+            if "authentication token" in "".join(map(str, causes(error))).lower():  # Ray's first line hides the reason
+                raise StageError(NO_TOKEN) from error
+            raise
 
     def connected(self) -> bool:
         # only what Python knows is asked for: calls of Ray's core after a shutdown end the process
@@ -125,6 +142,13 @@ class RayTransport:
             f"an actor needs {self.cluster.num_cpus:g} CPUs, the cluster has {total:g}, of which {free:g} are free: "
             f"{advice}"
         )
+
+
+def causes(error: BaseException | None) -> Iterator[BaseException]:
+    """Yield an error and those that led to it."""
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__
 
 
 def settle(arrived: Arrived, future: Future[Any]) -> None:
