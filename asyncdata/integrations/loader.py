@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from inspect import currentframe
 from types import FrameType
-from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar, overload
 
 from asyncdata.graph.node import check_count
+from asyncdata.integrations.even_steps import EvenSteps, agreed_epoch
 from asyncdata.integrations.gather_state import gathered_state, own_state
 from asyncdata.integrations.lightning import (
     batches_ahead,
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 __all__ = ("Loader", "LoaderIterator", "loader_for")
 
 T = TypeVar("T")
+F = TypeVar("F")
 
 NONE_LEFT: Final = object()
 
@@ -296,6 +298,35 @@ class Loader(Closable, Generic[T]):
         [[0, 1], [6, 7]]
         """
         self._current.skip_steps(steps)
+
+    @overload
+    def even_steps(self, fill: None = None, group: Any = None) -> EvenSteps[T | None]: ...
+    @overload
+    def even_steps(self, fill: F, group: Any = None) -> EvenSteps[T | F]: ...
+
+    def even_steps(self, fill: Any = None, group: Any = None) -> EvenSteps[Any]:
+        """Return the next epoch in as many steps on all ranks: one without a batch gets `fill` until none has any.
+
+        So no rank waits in an all-reduce for one that has ended, and every batch is given. As `fill` give a batch that
+        adds nothing to the loss (all labels -100, a mask of zeros), which takes part in each step's collectives. Before
+        each step all ranks of `group` (PyTorch's, the default one) reduce one number, 0.1 ms with Gloo: all must read
+        all steps, or stop at the same one. Without `torch.distributed`, and with one process, it is the loader itself.
+        Ranks that resume from states of one checkpoint agree on the epoch; `PlanError` where these differ.
+
+        >>> import asyncdata as ad
+        >>> batches = ad.Dataset.range(6).batch(4).loader()  # doctest: +SKIP
+        >>> for batch in batches.even_steps(fill=torch.tensor([-100])):  # doctest: +SKIP
+        ...     print(batch)
+        tensor([0, 1, 2, 3])
+        tensor([4, 5])
+        """
+        batches = iter(self)
+        ended = self._ended if self._ended is not None and not self._ended.begun else None
+        first = agreed_epoch(batches.epoch, None if ended is None else ended.epoch, group)
+        if ended is not None and batches.epoch != first:  # others have not ended that epoch
+            batches = ended
+        batches.resumed = False  # one that has nothing left of it begins no other epoch
+        return EvenSteps(batches, fill, group)
 
     def stats(self) -> Statistics:
         """Return the statistics of the current epoch so far, until the next one begins: print them.

@@ -67,25 +67,12 @@ def loss_of(model, batch):
     return cross_entropy(predicted, labels, ignore_index=-100, reduction="sum") / max(1, (labels >= 0).sum())
 
 
-def until_all_end(loader):
-    """Batches until no rank has one. A rank that has ended gives one without labels, so that no other waits for it."""
-    batches = iter(loader)
-    while True:
-        batch = next(batches, None)
-        left = torch.tensor(int(batch is not None))
-        dist.all_reduce(left, dist.ReduceOp.MAX)
-        if not left:
-            return
-        if batch is None:
-            shape = (1, LENGTH)
-            yield {
-                "input_ids": torch.full(shape, PADDING),
-                "labels": torch.full(shape, -100),
-                "position_ids": torch.zeros(shape, dtype=torch.int32),
-                "attention_mask": torch.eye(LENGTH, dtype=torch.bool)[None],
-            }
-        else:
-            yield batch
+NOTHING = {  # of a rank that has ended, so that no other waits for it: no labels
+    "input_ids": torch.full((1, LENGTH), PADDING),
+    "labels": torch.full((1, LENGTH), -100),
+    "position_ids": torch.zeros((1, LENGTH), dtype=torch.int32),
+    "attention_mask": torch.eye(LENGTH, dtype=torch.bool)[None],
+}
 
 
 def save(folder, step, model, loader, trained):
@@ -129,7 +116,7 @@ def train(rank, folder, ranks, steps):
     loader = pipeline(folder).loader()
     begin, trained = resume(folder, model, loader)
     step = begin
-    for batch in until_all_end(loader):
+    for batch in loader.even_steps(fill=NOTHING):
         loss = loss_of(model, batch)
         optimizer.zero_grad()
         loss.backward()
