@@ -313,6 +313,9 @@ def share_in(saved: Any) -> Share:
 
 def resharded(plan: Node, saved: Mapping[str, Any], shares: list[Share]) -> ResumePoint:
     """Return where one share starts among the undelivered elements of shares whose states were merged."""
+    from asyncdata.identity.mixtures import check_same_datasets
+
+    check_same_datasets(plan, saved)
     same_number(saved["shares"], shares)
     places: Any = saved["merged"]
     merged = [*map(natural, cast("list[Any]", places) if isinstance(places, list) else [places])]

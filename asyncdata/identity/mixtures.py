@@ -17,7 +17,7 @@ from asyncdata.sources.random_access import InMemorySource
 from asyncdata.transforms.mixture_weights import likelihoods
 from asyncdata.transforms.sample_from_datasets import Removed, Sample
 
-__all__ = ("fit_mixtures", "mixtures_in", "with_program_weights", "with_weights")
+__all__ = ("check_same_datasets", "fit_mixtures", "mixtures_in", "with_program_weights", "with_weights")
 
 
 @dataclass
@@ -111,6 +111,17 @@ def fit_mixtures(plan: Node, saved: Mapping[str, Any], strict: bool) -> tuple[No
         return Fitting(plan, saved, strict).fitted(iter(entries)) if len(entries) == count else (plan, saved)
 
     return plan.parse_position(saved["mixtures"], fitted) if saved.get("mixtures") else (plan, saved)
+
+
+def check_same_datasets(plan: Node, saved: Mapping[str, Any]) -> None:
+    """Raise if a mixture's datasets have changed since a state that is now divided among other shares, or did before
+    and have not come back."""
+    for (_, was), (_, now) in zip(saved.get("mixtures", ()), mixtures_in(plan), strict=False):
+        if "names" in now and ("removed" in now or {*was["names"]} != {*now["names"]}):
+            raise ResumeError(
+                "the datasets of a mixture and the number of shares cannot change at once: resume with as many shares "
+                "as before and all of its datasets, of which one may have the weight 0, save, and merge those states"
+            )
 
 
 class Fitting:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import multiprocessing
+import os
 import random
+import signal
 from collections import Counter
 from collections.abc import Callable, Iterator
 from itertools import islice
@@ -296,6 +298,100 @@ def test_ranks_that_are_killed_and_others_that_go_on_with_other_weights_lose_not
                 taken(elements, chance.randrange(3))
         state = merge_states(states)
     kept += states_of(build, [MANY] * 3, state)[0]
+    assert sorted(kept) == sorted(first + x for first in FIRST for x in range(40))
+
+
+NAMED = {"web": 1000, "code": 2000, "books": 3000, "math": 4000}
+
+
+def named_part(name: str, count: int, index: int) -> ad.Dataset[int]:
+    return ad.Dataset.range(NAMED[name], NAMED[name] + 150).shuffle(seed=2).shard(count, index)
+
+
+class Training:
+    """Some ranks of a mixture, whose weights, datasets and number change as a seed says."""
+
+    def __init__(self, seed: int) -> None:
+        self.chance = random.Random(seed)
+        self.cost = self.chance.choice([None, lambda x: 1 + x % 3])
+        self.states: list[Any] = [None] * self.chance.randint(1, 3)
+        self.found: list[int] = []
+        self.seen: set[str] = set()
+
+    def leg(self, names: list[str], most: int) -> None:
+        """Read on all ranks, with weights that change on all of them at some elements of each."""
+        self.seen |= {*names}
+        parts, stops = len(self.states), [self.chance.randrange(most) for _ in range(2)]
+        weights = [{name: self.chance.choice([0, 1, 5]) + 0.01 for name in names} for _ in stops]
+        for index, state in enumerate(self.states):
+            datasets = {name: named_part(name, parts, index) for name in names}
+            ds = ad.Dataset.sample_from_datasets(datasets, seed=4, cost=self.cost)
+            with ds.iterate(state=state, strict=False) as elements:
+                for stop, now in zip(stops, weights, strict=True):
+                    self.found += islice(elements, self.chance.randrange(stop + 1))
+                    elements.set_weights(now)
+                self.found += islice(elements, most)
+                self.states[index] = json.loads(json.dumps(elements.state_dict()))
+
+
+@pytest.mark.parametrize("seed", first_by_default(range(20), 2))
+def test_whatever_changes_of_a_mixture_each_element_comes_as_often_as_its_books_say(seed: int) -> None:
+    training = Training(seed)
+    for _ in range(4):
+        training.leg(training.chance.sample([*NAMED], training.chance.randint(1, 4)), 6)
+        every = sorted(training.seen, key=lambda _: training.chance.random())
+        if training.chance.random() < 0.5:
+            training.leg(every, 3)
+            training.states = [merge_states(training.states)] * training.chance.randint(1, 3)
+            training.leg(every, 3)
+    training.leg(sorted(training.seen), MANY)
+    assert sorted(training.found) == sorted(NAMED[name] + x for name in training.seen for x in range(150))
+
+
+@pytest.mark.parametrize("now", [("web",), ("web", "code", "math")])
+def test_datasets_and_the_number_of_shares_do_not_change_at_once(now: tuple[str, ...]) -> None:
+    def build(names: tuple[str, ...], count: int, index: int) -> ad.Dataset[int]:
+        return ad.Dataset.sample_from_datasets({name: named_part(name, count, index) for name in names}, seed=4)
+
+    _, states = states_of(lambda count, index: build(("web", "code"), count, index), [2, 1])
+    with pytest.raises(ResumeError, match="cannot change at once: .* weight 0"):
+        build(now, 3, 0).iterate(state=merge_states(states), strict=False)
+
+
+def rank_to_be_killed(folder: Path, generation: int, count: int, index: int, steps: int) -> None:
+    """Set weights, save after each element what came and the state, and be killed before the last one is saved."""
+    state = json.loads((folder / f"{generation}.json").read_text()) if generation else None
+    with corpora()(count, index).iterate(state=state) as elements:
+        elements.set_weights({"web": 1 + generation % 3, "code": 1.0})
+        kept: list[int] = []
+        for _ in range(steps):
+            save(folder / f"{generation}-{index}.json", {"state": elements.state_dict(), "kept": kept})
+            kept += map(int, taken(elements, 1))
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+@pytest.mark.slow
+def test_twenty_generations_of_ranks_that_are_killed_while_weights_change_lose_and_repeat_nothing(
+    tmp_path: Path,
+) -> None:
+    context, chance, kept = multiprocessing.get_context("forkserver"), random.Random(3), list[int]()
+    context.set_forkserver_preload([__name__])  # a rank starts in milliseconds
+    for generation in range(20):
+        count, told = (3, 2, 4)[generation % 3], list[Any]()
+        ranks = [
+            context.Process(target=rank_to_be_killed, args=(tmp_path, generation, count, index, chance.randint(1, 3)))
+            for index in range(count)
+        ]
+        for rank in ranks:
+            rank.start()
+        for index, rank in enumerate(ranks):
+            rank.join()
+            assert rank.exitcode == -signal.SIGKILL
+            told.append(json.loads((tmp_path / f"{generation}-{index}.json").read_text()))
+        kept += [x for one in told for x in one["kept"]]
+        save(tmp_path / f"{generation + 1}.json", state := merge_states([one["state"] for one in told]))
+    assert 30 < len(kept) < 120
+    kept += states_of(corpora(), [MANY] * 4, state)[0]
     assert sorted(kept) == sorted(first + x for first in FIRST for x in range(40))
 
 
