@@ -132,7 +132,8 @@ def section(view: View, usage: Usage | None, newest: bool) -> str:
         f'<div class="inside">{limit_box(stats, limit)}{progress(view)}<dl>{"".join(facts(view))}</dl>'
         f"<h3>Steps</h3>{flow(view, limit.step)}"
         f'<div class="charts">{"".join(charts(view))}</div>{errors(stats)}'
-        f'<div class="tables">{tuned(stats, number)}{processes(usage, number) if newest else ""}</div>'
+        f'<div class="tables">{sources(stats, number)}{tuned(stats, number)}'
+        f"{processes(usage, number) if newest else ''}</div>"
         f'<details class="more" id="more-{number}"><summary id="figures-{number}">All figures of each step</summary>'
         f"{scrolled(html_table(stats.rows), f'table-{number}', 'figures of each step')}</details>"
         f"</div></details></section>"
@@ -238,6 +239,14 @@ def errors(stats: Statistics) -> str:
     if not got and not dropped:
         return ""
     return f'<h3>Last errors ({count:,} elements failed)</h3><ul class="errors">{"".join([*got, *dropped])}</ul>'
+
+
+def sources(stats: Statistics, number: int) -> str:
+    """Return what each dataset of a mixture has given."""
+    if not (rows := stats.source_rows):
+        return ""
+    table = scrolled(html_table(rows), f"sources-{number}", "what each dataset has given")
+    return f"<section><h3>What each dataset has given</h3>{table}</section>"
 
 
 def tuned(stats: Statistics, number: int) -> str:

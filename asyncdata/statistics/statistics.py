@@ -159,6 +159,9 @@ class StepStatistics(NamedTuple):
         )
 
 
+MOST_SOURCES: Final = 20
+"""Datasets of a mixture that a table shows."""
+
 EMPTY: Final = StepStatistics(
     "", 0, 0, 0, 0, 0, 0.0, 0.0, 0, 0.0, 0.0, 0.0, None, None, None, None, "", "", 0.0, {}, ()
 )
@@ -325,11 +328,35 @@ class Statistics:
         seconds = self.engine_seconds
         return [HEADINGS, *[row for step in self.steps for row in (step.row(seconds), *step.function_rows(seconds))]]
 
+    @property
+    def source_rows(self) -> list[Row]:
+        """What each dataset of a mixture has given, as rows of a table with the headings first, those that gave most
+        before others; empty without a mixture."""
+        found = [(name, given) for step in self.steps for name, given in step.sources.items()]
+        found.sort(key=lambda one: -one[1]["elements"])
+        keys = [key for key in ("elements", "cost", "epoch") if any(key in given for _, given in found)]
+        totals = {key: sum([given.get(key, 0) for _, given in found]) for key in keys}
+
+        def cell(key: str, given: Mapping[str, float]) -> str:
+            number = f"{given[key]:,.{0 if given[key] == int(given[key]) else 1}f}" if key in given else ""
+            return f"{number}, {given[key] / (totals[key] or 1):.1%}" if key in given and key != "epoch" else number
+
+        rows: list[Row] = [("dataset", *keys)] if found else []
+        rows += [(name, *[cell(key, given) for key in keys]) for name, given in found[:MOST_SOURCES]]
+        if len(found) > MOST_SOURCES:
+            rows.append((f"{len(found) - MOST_SOURCES:,} others", *[""] * len(keys)))
+        return rows
+
+    @property
+    def tables(self) -> list[list[Row]]:
+        """The rows of all tables that are not empty."""
+        return [*filter(None, [self.rows, self.source_rows])]
+
     def __str__(self) -> str:
-        return f"{self.summary}\n\n{text_table(self.rows)}"
+        return "\n\n".join([self.summary, *map(text_table, self.tables)])
 
     def _repr_html_(self) -> str:
-        return f"<p>{escape(self.summary)}</p>{html_table(self.rows)}"
+        return f"<p>{escape(self.summary)}</p>{''.join(map(html_table, self.tables))}"
 
 
 def decimal(pace: float) -> str:

@@ -82,6 +82,27 @@ def test_dropped_errors_are_shown_with_their_elements() -> None:
     assert "element 3; dropped by ignore_errors()" in shown(stats)
 
 
+def test_what_each_dataset_of_a_mixture_has_given_is_shown() -> None:
+    parts = {"<web>": ad.Dataset.range(4).repeat(3), "code": ad.Dataset.range(3)}
+    with ad.Dataset.sample_from_datasets(parts, seed=1, cost=float).iterate() as numbers:
+        assert len(list(numbers)) == 15
+        stats = numbers.stats()
+    assert stats.source_rows == [
+        ("dataset", "elements", "cost", "epoch"),
+        ("<web>", "12, 80.0%", "18, 85.7%", "2"),
+        ("code", "3, 20.0%", "3, 14.3%", ""),
+    ]
+    assert "<td>&lt;web&gt;</td><td>12, 80.0%</td>" in shown(stats)
+    assert str(stats).splitlines()[-2].split() == ["<web>", "12,", "80.0%", "18,", "85.7%", "2"]
+    many = ad.Dataset.sample_from_datasets([ad.Dataset.range(place) for place in range(1, 31)], seed=1)
+    with many.iterate() as numbers:
+        list(numbers)
+        rows = numbers.stats().source_rows
+    assert (rows[1], rows[-1], len(rows)) == (("29", "30, 6.5%"), ("10 others", ""), 22)
+    with ad.Dataset.range(2).iterate() as numbers:
+        assert numbers.stats().source_rows == []
+
+
 def test_what_another_page_tells_is_no_markup_and_stops_nothing() -> None:
     stats = ad.Dataset.range(3).iterate().stats()
     step = stats.steps[0]._replace(
