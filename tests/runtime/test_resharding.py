@@ -6,6 +6,7 @@ import json
 import multiprocessing
 import os
 import random
+import re
 import signal
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -113,9 +114,15 @@ MANY = 1_000_000
         lambda ds: ds.repeat(3).shuffle(5, seed=1),
         lambda ds: ds.map(abs, num_parallel_calls=3, deterministic=False),
         lambda ds: ds.batch(4).unbatch(),
+        lambda ds: ds.batch(3).rebatch(4).unbatch(),
         lambda ds: ds.prefetch(3),
+        pytest.param(lambda ds: ds.prefetch_to_device("cpu"), marks=pytest.mark.torch),
+        lambda ds: ds.map(lambda x: [x]).bucket_by_sequence_length(len, [2], [3, 3]).unbatch().map(lambda x: x[0]),
     ],
-    ids=["interleave", "unordered", "flat_map", "shuffle_repeat", "repeat_shuffle", "map", "batch", "prefetch"],
+    ids=[
+        *("interleave", "unordered", "flat_map", "shuffle_repeat", "repeat_shuffle", "map", "batch", "rebatch"),
+        *("prefetch", "device", "buckets"),
+    ],
 )
 @pytest.mark.parametrize("shares", [(1, 3, 2), (4, 1, 1), (2, 2, 2)], ids=str)
 def test_what_follows_a_shard_is_dealt_anew(transform: Any, shares: tuple[int, ...]) -> None:
@@ -255,6 +262,15 @@ def test_what_counts_or_keeps_one_share_says_that_it_cannot_be_dealt(transform: 
     _, states = states_of(sharded(transform), [2, 1])
     with pytest.raises(ResumeError, match=r"after shard\(\) counts or holds the elements of one share"):
         sharded(transform)(3, 0).iterate(state=merge_states(states))
+
+
+def test_the_table_of_what_may_follow_a_shard_has_all_transformations() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "resume.md").read_text(encoding="utf-8")
+    _, _, table = page.partition("| after `shard` |")
+    rows = table[: table.index("- `distinct` after `shard`")]
+    named = {*re.findall(r"[a-z_]+", " ".join(re.findall(r"`([^`]+)`", rows)))}
+    methods = {name for part in ad.Dataset.__mro__[1:3] for name in vars(part) if not name.startswith("_")}
+    assert methods - named == {"apply", "options", "with_options"}
 
 
 def corpora(cost: Any = None, **more: Any) -> Build:
