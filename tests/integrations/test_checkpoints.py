@@ -88,6 +88,26 @@ def test_a_loader_meets_the_contract_of_torchtitan(tmp_path: Path) -> None:
 
 
 @pytest.mark.integrations
+@pytest.mark.filterwarnings("ignore")
+def test_the_dataloader_of_torchtitan_keeps_the_place_of_each_rank(tmp_path: Path) -> None:
+    titan: Any = pytest.importorskip("torchtitan.components.dataloader", exc_type=ImportError)
+    dcp: Any = pytest.importorskip("torch.distributed.checkpoint")
+
+    def loader(rank: int) -> Any:
+        rows = ad.Dataset.range(40).shuffle(seed=1).shard(2, rank).map(lambda x: np.arange(1 + x % 5))
+        pairs = rows.pack_sequences(8, fields=("labels",)).map(lambda row: ({"input": row["input_ids"]}, row["labels"]))
+        return titan.ParallelAwareDataloader(pairs.batch(2).to_torch(), rank, 2, batch_size=None)
+
+    for rank in range(2):
+        stopped, went_on = loader(rank), loader(rank)
+        found = [next(iter(stopped))[1].tolist()]
+        dcp.save({"dataloader": stopped}, checkpoint_id=tmp_path / str(rank), no_dist=True)
+        dcp.load({"dataloader": went_on}, checkpoint_id=tmp_path / str(rank), no_dist=True)
+        found += [labels.tolist() for _, labels in went_on]
+        assert found == [labels.tolist() for _, labels in loader(rank)]
+
+
+@pytest.mark.integrations
 def test_orbax_keeps_the_place_of_each_process(tmp_path: Path) -> None:
     needs_orbax()
     with reserved_ports(1) as (port,):
