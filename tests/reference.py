@@ -181,6 +181,24 @@ def token_windows(content: bytes, length: int, overlap: int) -> Iterator[Any]:
         yield tokens[begin : begin + length]
 
 
+def safetensors_rows(content: bytes) -> Iterator[Any]:
+    """Dicts of rows of tensors of 16-bit integers and 64-bit floats; nothing of a file that is cut short."""
+    begin = 8 + struct.unpack_from("<Q", content)[0]
+    header = json.loads(content[8:begin])
+    if begin + max(fields["data_offsets"][1] for fields in header.values()) != len(content):
+        yield lost(DAMAGED)
+        return
+    arrays = {
+        name: np.frombuffer(
+            content[begin + fields["data_offsets"][0] : begin + fields["data_offsets"][1]],
+            {"I16": "<i2", "F64": "<f8"}[fields["dtype"]],
+        ).reshape(fields["shape"])
+        for name, fields in header.items()
+    }
+    for row in range(len(arrays["x"])):
+        yield {name: array[row] for name, array in arrays.items()}
+
+
 def lit_samples(content: bytes) -> Iterator[Any]:
     """The samples of a chunk of LitData with a number and a text; of one that is cut short those before."""
     (count,) = struct.unpack_from("<I", content)

@@ -260,6 +260,7 @@ CALLS: dict[str, dict[str, Any]] = {
     "Ragged": {"values": [1, 2], "row_splits": [0, 2]},
     "RaggedTensorSpec": {},
     "Reducer": {"init_func": same, "reduce_func": same, "finalize_func": same},
+    "SafetensorsDataset": NAMES,
     "TFRecordDataset": NAMES,
     "TFRecordWriter": {"path": "a.tfrecord"},
     "TensorSpec": {},

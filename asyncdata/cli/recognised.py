@@ -28,6 +28,7 @@ from asyncdata.readers import (
     MdsDataset,
     NpyDataset,
     ParquetDataset,
+    SafetensorsDataset,
     TextLineDataset,
     TfdsDataset,
     TFRecordDataset,
@@ -68,6 +69,7 @@ READERS: Final[dict[str, Callable[..., Dataset[Any]]]] = {
     "Arrow": ArrowDataset,
     "NumPy": NpyDataset,
     "MDS": MdsDataset,
+    "safetensors": SafetensorsDataset,
     "Megatron's tokens": documents,
     "ArrayRecord": ArrayRecordDataset,
     "WebDataset": WebDataset,
@@ -210,11 +212,11 @@ def by_bytes(head: bytes, cut: bool) -> str | None:
         (b"\xff\xff\xff\xff", "Arrow"),
         (NPY, "NumPy"),
         (TOKENS, "Megatron's tokens"),
+        (RIEGELI, "ArrayRecord"),
+        (head[:4] + bytes(4) + b'{"', "safetensors"),
     ):
         if head.startswith(begin):
             return kind
-    if head.startswith(RIEGELI):
-        return "ArrayRecord"
     if head.startswith(b"PK\x03\x04") and b".npy" in head[:256]:
         return "NumPy"
     if is_record(head):

@@ -11,6 +11,7 @@ from asyncdata.readers.litdata import LitDataset
 from asyncdata.readers.mds import MdsDataset
 from asyncdata.readers.npy import NpyDataset
 from asyncdata.readers.parquet import ParquetDataset
+from asyncdata.readers.safetensors import SafetensorsDataset
 from asyncdata.readers.text_line import TextLineDataset
 from asyncdata.readers.tfds import TfdsDataset
 from asyncdata.readers.tfrecord import TFRecordDataset
@@ -27,6 +28,7 @@ __all__ = (
     "MdsDataset",
     "NpyDataset",
     "ParquetDataset",
+    "SafetensorsDataset",
     "TFRecordDataset",
     "TextLineDataset",
     "TfdsDataset",

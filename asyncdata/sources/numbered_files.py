@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, ClassVar, Final
@@ -23,7 +23,7 @@ from asyncdata.sources.index_storage import explain_compressed
 from asyncdata.sources.parsed_files import BEGINNING, FileId, FilePlace, ParsedChunk, ParsedFile, Spot
 from asyncdata.storage import StorageOptions
 
-__all__ = ("NumberedFile", "NumberedFiles", "in_order")
+__all__ = ("NumberedFile", "NumberedFiles", "in_order", "runs")
 
 FEW: Final = 64
 """At least this many elements are read at once, if they were requested, as each hop to a thread has a cost."""
@@ -111,13 +111,24 @@ class NumberedFiles:
         except (OSError, DataLossError) as error:
             return ParsedChunk([error.with_traceback(None)], 0, lost=True)
         if type(rows) is np.ndarray:
-            return ParsedChunk(ColumnBatch(rows, stop - start, owned=True), 0)
+            rows = ColumnBatch(rows, stop - start, owned=True)
+        if isinstance(rows, ColumnBatch):
+            return ParsedChunk(rows, 0)
         found = [copy.copy(row) if isinstance(row, Exception) else row for row in rows]
         return ParsedChunk(found, 0, lost=isinstance(found[-1], Exception) and self.is_end(path, stop - 1))
 
     def chunk_end(self, path: str, start: int) -> int:
         """Return the number after the last of some elements that are read together in order."""
         return min(self.count(path), start + max(1, self.at_once()))
+
+
+def runs(records: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Yield where consecutive numbers begin and end."""
+    begin = 0
+    for place in range(1, len(records) + 1):
+        if place == len(records) or records[place] != records[place - 1] + 1:
+            yield records[begin], records[place - 1] + 1
+            begin = place
 
 
 async def in_order(node: ParsedFile, files: NumberedFiles, scope: Scope, want: Demand, position: Position) -> Blocks:

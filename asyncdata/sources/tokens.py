@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from itertools import chain, pairwise
@@ -19,7 +19,7 @@ from asyncdata.formats.tokens import HEADER_BYTES, TokenIndex, TokenWindows, ind
 from asyncdata.graph.node import PHYSICAL
 from asyncdata.runtime.block import Blocks, Demand
 from asyncdata.runtime.tickets import END, Position
-from asyncdata.sources.numbered_files import NumberedFile, NumberedFiles, in_order
+from asyncdata.sources.numbered_files import NumberedFile, NumberedFiles, in_order, runs
 from asyncdata.storage import BLOCK_BYTES, AnyPart, StorageOptions, opened, without_query
 from asyncdata.storage.base import Status
 
@@ -210,15 +210,6 @@ class TokenFiles(NumberedFiles):
 
     def is_end(self, path: str, record: int) -> bool:
         return self.is_broken(path)
-
-
-def runs(records: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Yield where consecutive numbers begin and end."""
-    begin = 0
-    for place in range(1, len(records) + 1):
-        if place == len(records) or records[place] != records[place - 1] + 1:
-            yield records[begin], records[place - 1] + 1
-            begin = place
 
 
 def index_path(path: str) -> str:

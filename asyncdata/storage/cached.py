@@ -17,7 +17,7 @@ from asyncdata.storage.cache_dir import CachedFile, CacheDir, CacheWriter, versi
 from asyncdata.storage.local import FileStream, RandomFile
 from asyncdata.system.signal_handlers import start_thread
 
-__all__ = ("CachedStore", "Source")
+__all__ = ("CachedStore", "RemoteFile", "Source", "blocking")
 
 T = TypeVar("T")
 

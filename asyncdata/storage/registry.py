@@ -13,7 +13,7 @@ from asyncdata.errors import MissingDependencyError, PlanError
 from asyncdata.redaction import redacted
 from asyncdata.storage.base import AnyPart
 from asyncdata.storage.cache_dir import CacheDir
-from asyncdata.storage.cached import CachedStore, Source
+from asyncdata.storage.cached import CachedStore, RemoteFile, Source, blocking
 from asyncdata.storage.filesystems import FilesystemStore
 from asyncdata.storage.limit import Limit
 from asyncdata.storage.local import LocalStore
@@ -89,11 +89,12 @@ def store_for(url: str | os.PathLike[str], options: StorageOptions | None = None
 
 
 def opened(url: str, options: StorageOptions | None = None) -> AnyPart:
-    """Open a local file, or an object through its cache, for reads of parts; may block."""
+    """Open a local file, or an object, through its cache if it has one, for reads of parts; may block."""
     store, path = store_for(url, options)
     if isinstance(store, (LocalStore, CachedStore)):
         return store.open(path)
-    raise PlanError(f"parts of {without_query(url)!r} are read here only with cache_dir=")
+    remote = cast("Source", store)
+    return RemoteFile(remote, path, blocking(lambda: remote.now(path)))
 
 
 def remote_store(path: str, found: re.Match[str], options: StorageOptions) -> tuple[Source, str]:

@@ -93,6 +93,11 @@ def tfds(folder: Path) -> Path:
     return write_tfds(folder, {"train": [[1, 2], [3]], "test": [[4, 5]]})
 
 
+def tensors(folder: Path) -> Path:
+    folder.mkdir()
+    return FORMATS["safetensors"].write(folder / "a", range(5))
+
+
 def tokens(folder: Path) -> Path:
     folder.mkdir()
     tokens, ends = np.arange(1, 11, dtype=np.int32), np.arange(6)
@@ -110,6 +115,7 @@ KINDS: dict[str, tuple[Callable[[Path], Path], str, str]] = {
     "mds": (mds, "MDS", "{'id': int, 'name': str}"),
     "litdata": (litdata, "LitData", "{'id': int, 'name': str}"),
     "tfds": (tfds, "TensorFlow Datasets", "{'number': int32, 'name': bytes}"),
+    "safetensors": (tensors, "safetensors", "{'x': int16, 'y': float64}"),
     "tokens": (tokens, "Megatron's tokens, 2 files", "int32 (2,)"),
     "text": (text, "text", "bytes"),
     "csv": (csv, "CSV", "{'id': int32, 'name': bytes}"),

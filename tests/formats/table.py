@@ -19,6 +19,7 @@ import asyncdata as ad
 from asyncdata.formats.compression import zstd_module
 from asyncdata.formats.tfrecord import frame
 from tests.mds import mds_shard
+from tests.safetensors import safetensors_of
 
 __all__ = ("FORMATS", "Format")
 
@@ -114,6 +115,10 @@ def mds(numbers: Numbers) -> bytes:
     return mds_shard(columns, [[np.int64(number).tobytes(), f"#{number}".encode()] for number in numbers])
 
 
+def tensors(numbers: Numbers) -> bytes:
+    return safetensors_of({"x": np.array(numbers, np.int16), "y": np.array(numbers) / 2})
+
+
 def zstd(data: bytes) -> bytes:
     return zstd_module().compress(data)
 
@@ -131,6 +136,10 @@ def by(dataset: Any) -> Read:
 
 def array_records(paths: Sequence[Path], index: bool = False) -> ad.Dataset[Any]:
     return ad.ArrayRecordDataset(paths)
+
+
+def rows_of_tensors(paths: Sequence[Path], index: bool = False) -> ad.Dataset[Any]:
+    return ad.SafetensorsDataset(paths)
 
 
 def hugging_face(paths: Sequence[Path], index: bool = False) -> ad.Dataset[Any]:
@@ -188,6 +197,7 @@ FORMATS: dict[str, Format] = {
     "npy": Format(array, by(ad.NpyDataset), lambda number: [number, -number]),
     "npz": Format(arrays, by(ad.NpyDataset), pair),
     "mds": Format(mds, by(ad.MdsDataset), row),
+    "safetensors": Format(tensors, rows_of_tensors, pair),
     "array_record": Format(array_record, array_records, record, needs="array_record"),
     "datasets": Format(lambda numbers: arrow(numbers, "new_stream"), hugging_face, row, needs="datasets"),
     "pytorch": Format(json_lines, map_style, row),

@@ -141,6 +141,7 @@ def examples(folder: Path) -> dict[str, ad.Dataset[Any]]:
         "MdsFile": ad.MdsDataset(f"{path}.mds"),
         "LitFile": ad.Dataset(LitFile(path, form=LitFormat(), known=LitFiles(LitFormat()))),
         "NpyFile": ad.NpyDataset(path),
+        "SafetensorsFile": ad.SafetensorsDataset(path, ["x"]),
         "TokenFile": ad.TokenDataset(path, 4, dtype="uint8"),
         "ParquetFile": ad.Dataset(ParquetFile(path)),
         "PadToCardinality": RANGE.apply(ad.experimental.pad_to_cardinality(10)),

@@ -29,6 +29,7 @@ from tests.litdata import lit_chunk, write_index
 from tests.mds import mds_shard
 from tests.queues import ListQueue
 from tests.reference import DAMAGED, Failed
+from tests.safetensors import safetensors_of
 from tests.tfds import tfds_shards, write_tfds
 
 MISSING = Failed("FileNotFoundError", of_source=True)
@@ -90,11 +91,12 @@ def folder() -> Folder:
     add_arrays(made)
     add_shards(made)
     add_tokens(made)
+    add_tensors(made)
     add_chunks(made)
     add_tfds(made.path / "tfds")
     add_fixed(made)
     add_tables(made)
-    for kind in ("records", "lines", "jsonl", "tar", "npy", "mds", "lit", "tokens", "fixed", "csv"):
+    for kind in ("records", "lines", "jsonl", "tar", "npy", "mds", "lit", "tokens", "tensors", "fixed", "csv"):
         made.found[f"missing.{kind}"] = [MISSING]
     add_database(made.path / "table.db")
     (made.path / "table").write_text("number,half\n" + "".join(f"{row},{row / 2}\n" for row in range(7)))
@@ -210,6 +212,17 @@ def tokens(names: Any, num_parallel_reads: int | None = None, **_: Any) -> ad.Da
     return ad.TokenDataset(names, 4, 1, "uint16", drop_remainder=False, num_parallel_reads=num_parallel_reads)
 
 
+def add_tensors(made: Folder) -> None:
+    """Rows of two tensors; one file is cut short."""
+    content = safetensors_of({"x": np.arange(38, dtype=np.int16).reshape(19, 2), "y": np.arange(19) / 2})
+    for name, part in (("a", content), ("b", safetensors_of({"x": np.zeros((0, 2))})), ("c", content[:-5])):
+        made.add(f"{name}.tensors", part, reference.safetensors_rows)
+
+
+def safetensors(names: Any, num_parallel_reads: int | None = None, **_: Any) -> ad.Dataset[Any]:
+    return ad.SafetensorsDataset(names, num_parallel_reads=num_parallel_reads)
+
+
 def add_fixed(made: Folder) -> None:
     """Records of three bytes after a header of two and before a footer of one."""
     records = [b"%03d" % number for number in range(31)]
@@ -263,6 +276,7 @@ READERS: dict[str, Callable[..., ad.Dataset[Any]]] = {
     "npy": ad.NpyDataset,
     "mds": lambda names, compression_type=None, **how: ad.MdsDataset(names, **how),  # names tell the compression
     "tokens": tokens,
+    "tensors": safetensors,
     "fixed": lambda names, **how: ad.FixedLengthRecordDataset(names, 3, 2, 1, **how),
     "csv": lambda names, **how: ad.experimental.CsvDataset(names, DEFAULTS, **how),
 }
@@ -274,7 +288,7 @@ def file_sources(draw: st.DrawFn, kinds: Sequence[str] = ()) -> FileSource:
     kind = draw(st.sampled_from(kinds or [*READERS, *OTHERS]))
     if kind in OTHERS:
         return OTHERS[kind](draw)
-    compressed = kind != "tokens" and draw(st.sampled_from([False, False, True]))
+    compressed = kind not in ("tokens", "tensors") and draw(st.sampled_from([False, False, True]))
     names = draw(st.lists(st.sampled_from(folder().of(kind, compressed)), min_size=1, max_size=3))
     how: dict[str, Any] = {"compression_type": "GZIP"} if compressed else {}
     if (size := draw(st.sampled_from([None, 1, 37]))) is not None:

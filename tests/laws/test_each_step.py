@@ -65,6 +65,7 @@ FILE_LABELS = {
     **{kind: reader.__name__ for kind, reader in READERS.items()},
     "mds": "MdsDataset(",
     "tokens": "TokenDataset(",
+    "tensors": "SafetensorsDataset(",
     "litdata": "LitDataset(",
     "tfds": "TfdsDataset(",
     "fixed": "FixedLengthRecordDataset(",

@@ -1,0 +1,66 @@
+"""SafetensorsDataset: the rows of the tensors in safetensors files."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, Final
+
+from asyncdata.dataset import Dataset
+from asyncdata.errors import PlanError
+from asyncdata.readers.files import CacheFolder, Filename, Filenames, StorageMapping, checked, files_of, storage_for
+from asyncdata.sources.safetensors import SafetensorsFile, SafetensorsFiles
+
+__all__ = ("SafetensorsDataset",)
+
+METHOD: Final = "SafetensorsDataset"
+
+
+class SafetensorsDataset(Dataset[dict[str, Any]]):
+    """The rows of the tensors in safetensors files: dicts of rows by tensor name, along the first axis.
+
+    Nothing is loaded: any row is read by its number, so `len`, `dataset[i]`, `shuffle()` without a buffer and `shard`
+    take no memory, if the names are known (a path, a list, `list_files(shuffle=False)`), files are local or cached, and
+    there is no `num_parallel_reads`. Rows may be changed. bfloat16 and the float8 dtypes need the package `ml_dtypes`.
+    A file that is damaged, or cut short anywhere, is one `DataLossError`, and the next file follows. Tensors have no
+    checksums.
+
+    >>> import asyncdata as ad, json, numpy as np, pathlib, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = pathlib.Path(folder, "numbers.safetensors")  # as safetensors.numpy.save_file writes it
+    ...     header = json.dumps({"x": {"dtype": "I16", "shape": [3, 2], "data_offsets": [0, 12]}}).encode()
+    ...     _ = path.write_bytes(len(header).to_bytes(8, "little") + header + np.arange(6, dtype=np.int16).tobytes())
+    ...     ds = ad.SafetensorsDataset(path)
+    ...     len(ds), ds[2], next(iter(ds.batch(2)))
+    (3, {'x': array([4, 5], dtype=int16)}, {'x': array([[0, 1],
+           [2, 3]], dtype=int16)})
+    """
+
+    def __init__(
+        self,
+        filenames: Filenames,
+        tensors: Sequence[str] | None = None,
+        *,
+        num_parallel_reads: int | None = None,
+        storage_options: StorageMapping = None,
+        cache_dir: CacheFolder = None,
+    ) -> None:
+        """Read `filenames`: a path, several, or a dataset of paths.
+
+        Only the bytes of `tensors`, a list of names, are read; without it those of all. They must have equally many
+        rows. Remote files are read in order, in parts; with `cache_dir` also by number. Files are read one after
+        another, or `num_parallel_reads` at once, in turn. `storage_options` and `cache_dir` are as for
+        `TFRecordDataset`.
+        """
+        if isinstance(tensors, str) or (tensors is not None and {*map(type, tensors)} != {str}):
+            raise PlanError(f"{METHOD}(tensors=) must be a list of names, got {tensors!r:.80}")
+        names = None if tensors is None else tuple(tensors)
+        files = SafetensorsFiles(names, storage_for(METHOD, filenames, storage_options, cache_dir))
+        open_one = partial(tensors_file, files=files)
+        super().__init__(files_of(METHOD, filenames, open_one, num_parallel_reads, files, files.storage))
+
+
+def tensors_file(filename: Filename, files: SafetensorsFiles) -> SafetensorsFile:
+    """Return the source for one file."""
+    path = checked(METHOD, filename, files.storage)
+    return SafetensorsFile(path, "", files=files, names=files.names, storage=files.storage)
