@@ -44,7 +44,7 @@ from asyncdata.graph.node import Node, check_count
 from asyncdata.iterator import DatasetIterator, next_block
 from asyncdata.options import Options
 from asyncdata.planning.optimizer import Planner
-from asyncdata.sources.in_memory import Chosen, Counter, Elements, Items, Random, Range, Slices, Source, Tensors
+from asyncdata.sources.in_memory import Chosen, Counter, Elements, Items, Random, Range, Sliced, Slices, Source, Tensors
 from asyncdata.transformations import Transformations, dataset_for
 from asyncdata.transforms.map import Map
 from asyncdata.transforms.prefetch_to_device import check_last
@@ -377,13 +377,16 @@ class Dataset(Transformations[T_co]):
         return Dataset(Iterated(iterable_for(iterable)))
 
     @staticmethod
-    def from_source(source: Source[U], num_parallel_calls: int | None = None) -> Dataset[U]:
+    def from_source(source: Source[U] | Sliced[U], num_parallel_calls: int | None = None) -> Dataset[U]:
         """The elements of anything with `__len__` and `__getitem__`, read in threads, in order.
 
         If it has `get_batch(indices)`, or `__getitems__` as PyTorch's and Hugging Face's datasets have it, that method
         gets several indices at once. It has random access: `shuffle()` needs no buffer, `at(i)` reads one element in
         the calling thread, and a run resumes anywhere at once. What `__getitem__` raises is raised in its element's
         place.
+
+        An array of HDF5 or Zarr, or another with a `shape` and no `len`, gives its rows along the first axis. Chunks
+        are read as a whole, and the last four are kept; each process opens the file itself.
 
         >>> import asyncdata as ad
         >>> ds = ad.Dataset.from_source(["a", "b", "c"])

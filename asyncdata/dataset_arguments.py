@@ -12,7 +12,7 @@ from asyncdata.errors import PlanError, StructureError
 from asyncdata.executors.function_call import Call
 from asyncdata.graph.node import Node, check_called
 from asyncdata.options import INFINITE_CARDINALITY, Options
-from asyncdata.sources.in_memory import Getter, Range, Source
+from asyncdata.sources.in_memory import Getter, Range
 from asyncdata.transformation_arguments import check_structures
 from asyncdata.transformations import dataset_for
 from asyncdata.transforms.map import Map
@@ -117,19 +117,27 @@ def iterable_for(value: Any) -> Iterable[Any]:
     return value
 
 
-def plan_of_source(source: Source[Any], num_parallel_calls: int | None) -> Map:
+def names_in(source: Any) -> list[Any]:
+    """Return the names of what is in a mapping, such as a group of HDF5, or in a group of Zarr."""
+    return [*source] if isinstance(source, Mapping) or hasattr(source, "array_keys") else []
+
+
+def plan_of_source(source: Any, num_parallel_calls: int | None) -> Map:
     """Return the plan that reads the elements of a source by their numbers."""
+    from asyncdata.sources.array_rows import ArrayRows, is_array_in_file
+
+    if is_array_in_file(source):
+        source = ArrayRows(source)
     if not hasattr(source, "__getitem__") or not hasattr(source, "__len__"):
         raise PlanError(f"from_source needs an object with __len__ and __getitem__, got {source!r:.80}")
-    named: Any = source
-    if hasattr(named, "iloc"):  # of pandas: a number in brackets is a label there
-        given = "dict(frame)" if hasattr(named, "columns") else "it"
+    if hasattr(source, "iloc"):  # of pandas: a number in brackets is a label there
+        given = "dict(frame)" if hasattr(source, "columns") else "it"
         raise PlanError(
             f"from_source needs elements with numbers, and this {type(source).__name__} has labels; give {given} to "
             "from_tensor_slices"
         )
-    if isinstance(named, Mapping) and named and 0 not in named:
-        names = [*cast("Mapping[Any, Any]", named)]
+    names = names_in(source)
+    if names and 0 not in names:
         raise PlanError(
             f"from_source needs elements with numbers, and this {type(source).__name__} has names, {names!r:.80}; give "
             f"one of its values, such as source[{names[0]!r}]"

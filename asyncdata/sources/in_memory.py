@@ -40,7 +40,19 @@ from asyncdata.sources.random_access import FEW, IndexedSource, InMemorySource, 
 if TYPE_CHECKING:
     from asyncdata.storage import StorageOptions
 
-__all__ = ("Chosen", "Counter", "Elements", "Getter", "Items", "Random", "Range", "Slices", "Source", "Tensors")
+__all__ = (
+    "Chosen",
+    "Counter",
+    "Elements",
+    "Getter",
+    "Items",
+    "Random",
+    "Range",
+    "Sliced",
+    "Slices",
+    "Source",
+    "Tensors",
+)
 
 FOREVER: Final = 1 << 62
 """The number of elements of an infinite source."""
@@ -61,6 +73,19 @@ class Source(Protocol[T_co]):
 
     def __getitem__(self, index: Any, /) -> T_co:
         """Return element `index`."""
+        ...
+
+
+class Sliced(Protocol[T_co]):
+    """An array with a shape that is read by slices, as those of HDF5 and Zarr."""
+
+    @property
+    def shape(self) -> Any:
+        """Return its shape."""
+        ...
+
+    def __getitem__(self, index: Any, /) -> T_co:
+        """Return some rows."""
         ...
 
 
@@ -91,6 +116,8 @@ class Getter(Call):
             return super().run(block, term)
         try:
             found = self.get_batch(block.items)
+            if isinstance(found, ColumnBatch):
+                return Block.of_columns([found], block.tickets)
             items = list(found)
         except Exception:  # noqa: BLE001  one by one, to find the element that fails
             return super().run(block, term)
