@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
+from asyncdata.cli.arrays_in_files import is_zarr, rows_of_hdf5, rows_of_zarr
 from asyncdata.dataset import Dataset
 from asyncdata.errors import DataLossError, PlanError
 from asyncdata.formats.compression import HEAD_BYTES, decompressor, not_supported, recognised
@@ -77,6 +78,7 @@ READERS: Final[dict[str, Callable[..., Dataset[Any]]]] = {
     "JSON Lines": JsonLinesDataset,
     "text": TextLineDataset,
     "CSV": csv_records,
+    "HDF5": rows_of_hdf5,
 }
 
 
@@ -99,7 +101,7 @@ def named(path: str) -> str:
 def found_at(source: str, storage: Storage = None) -> Found:
     """Return what is at a path, a pattern, a URL or a prefix; `PlanError` if its format is unknown."""
     if is_local(source) and os.path.isdir(folder := local_path(source)):
-        return found_in(folder)
+        return Found("Zarr", [folder], rows_of_zarr(folder)) if is_zarr(folder) else found_in(folder)
     is_file = is_local(source) and os.path.exists(local_path(source))  # though its name looks like a pattern
     if is_pattern(source) and not is_file:
         paths = matching("asyncdata", source, storage)
@@ -213,6 +215,7 @@ def by_bytes(head: bytes, cut: bool) -> str | None:
         (NPY, "NumPy"),
         (TOKENS, "Megatron's tokens"),
         (RIEGELI, "ArrayRecord"),
+        (b"\x89HDF\r\n\x1a\n", "HDF5"),
         (head[:4] + bytes(4) + b'{"', "safetensors"),
     ):
         if head.startswith(begin):

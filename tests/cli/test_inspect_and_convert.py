@@ -144,6 +144,34 @@ def test_a_parquet_file(tmp_path: Path, capsys: Capture) -> None:
     assert "format    Parquet\n" in capsys.readouterr().out
 
 
+@pytest.mark.formats
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+@pytest.mark.parametrize("kind", ["HDF5", "Zarr"])
+def test_arrays_in_files(kind: str, tmp_path: Path, capsys: Capture) -> None:
+    path = tmp_path / "a"
+    if kind == "HDF5":
+        group: Any = pytest.importorskip("h5py").File(path, "w")
+        group.create_dataset("in/x", data=np.arange(5, dtype=np.int16))
+        group.create_dataset("y", data=np.zeros((5, 2)))
+        group.close()
+    else:
+        group = pytest.importorskip("zarr").open_group(str(path), mode="w")
+        group.create_array("in/x", data=np.arange(5, dtype=np.int16))
+        group.create_array("y", data=np.zeros((5, 2)))
+    assert main(["inspect", str(path)]) == 0
+    told = capsys.readouterr().out
+    for line in (f"format    {kind}\n", "elements  5\n", "'in/x': int16", "'y': float64 (2,)"):
+        assert line in told
+    assert main(["convert", str(path), str(tmp_path / "rows"), "--to", "jsonl"]) == 0
+    found = [*ad.JsonLinesDataset(ad.Dataset.list_files(str(tmp_path / "rows" / "*.jsonl")))]
+    assert sorted(row["in/x"] for row in found) == [0, 1, 2, 3, 4]
+    group = pytest.importorskip("h5py").File(tmp_path / "b", "w")
+    group["x"], group["y"] = np.zeros(3), np.zeros(4)
+    group.close()
+    assert main(["inspect", str(tmp_path / "b")]) != 0
+    assert "not equally many rows, {'x': (3,), 'y': (4,)}" in capsys.readouterr().err
+
+
 def test_folders_patterns_and_compressed_files(tmp_path: Path, capsys: Capture) -> None:
     content = jsonl(tmp_path / "a").read_bytes()
     (tmp_path / "a" / "b.jsonl.gz").write_bytes(gzip.compress(content))
