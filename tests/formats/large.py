@@ -126,6 +126,12 @@ def array(path: Path) -> None:
     os.truncate(path, len(file.getvalue()) + COUNT * MIB)
 
 
+def tensors(path: Path) -> None:
+    header = json.dumps({"x": {"dtype": "U8", "shape": [COUNT, MIB], "data_offsets": [0, COUNT * MIB]}}).encode()
+    path.write_bytes(len(header).to_bytes(8, "little") + header)
+    os.truncate(path, 8 + len(header) + COUNT * MIB)
+
+
 def array_records(path: Path) -> None:
     from array_record.python.array_record_module import ArrayRecordWriter
 
@@ -177,6 +183,7 @@ LARGE: dict[str, Large] = {
     "parquet": Large(parquet, ad.ParquetDataset, needs="pyarrow", most=ROW_GROUPS),
     "arrow": Large(arrow, ad.ArrowDataset, needs="pyarrow"),
     "npy": Large(array, ad.NpyDataset),
+    "safetensors": Large(tensors, ad.SafetensorsDataset),
     "array_record": Large(array_records, ad.ArrayRecordDataset, needs="array_record", most=LARGER),
     "folder": Large(folder, ad.ImageFolderDataset, COUNT // 10, most=LARGER),
     "datasets": Large(arrow, hugging_face, needs="datasets", mapped=True),

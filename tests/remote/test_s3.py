@@ -22,6 +22,7 @@ from asyncdata.errors import DataLossError, ResumeError
 from asyncdata.testing import check_resumes
 from tests.data import write_litdata, write_tfds, write_tokens
 from tests.remote.conftest import Bucket
+from tests.safetensors import safetensors_of
 
 pytestmark = pytest.mark.remote
 
@@ -364,6 +365,13 @@ def test_arrays_and_folders_of_pictures(bucket: Bucket, tmp_path: Path) -> None:
     url = bucket.put("a.npy", (tmp_path / "a.npy").read_bytes())
     assert np.array_equal(list(ad.NpyDataset(url, storage_options=bucket.options)), np.load(tmp_path / "a.npy"))
     check_resumes(lambda: ad.NpyDataset(url, storage_options=bucket.options), places=5)
+    rows = {"x": np.arange(600.0).reshape(200, 3), "y": np.arange(200, dtype=np.int16)}
+    url = bucket.put("a.safetensors", safetensors_of(rows))
+    found = next(iter(ad.SafetensorsDataset(url, ["x"], storage_options=bucket.options).batch(200)))
+    assert np.array_equal(found["x"], rows["x"])
+    ds = ad.SafetensorsDataset(url, storage_options=bucket.options, cache_dir=tmp_path / "cache")
+    assert sorted(row["y"] for row in ds.shuffle(seed=1)) == [*range(200)]
+    check_resumes(lambda: ad.SafetensorsDataset(url, storage_options=bucket.options), places=3)
     for name in ("cat/1.jpg", "dog/1.jpg", "dog/in/2.jpg"):
         bucket.put(f"pictures/{name}", name.encode())
     ds = ad.ImageFolderDataset(f"{bucket.url}/pictures", storage_options=bucket.options)
