@@ -1,4 +1,7 @@
-"""PyTorch tensors as elements. The package never imports torch: a program that has a tensor has imported it."""
+"""PyTorch tensors as leaves of elements. The package never imports torch: a program that has a tensor has imported it.
+
+What may be an element, and which values have parts, is in `tree`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Levels of a structure: opens a value into its parts, and rebuilds a value of the same class with other parts.
+"""What may be an element: any value. It has parts or is a leaf; values with parts are opened, and rebuilt with others.
 
 Tuples, dicts and other mappings, named tuples, dataclasses and classes registered with optree are structure; all other
 values, including lists and what torch treats as a tensor (TensorDict), are leaves.

@@ -1,4 +1,4 @@
-"""BufferPool: reuses the memory of earlier large arrays instead of fresh pages."""
+"""BufferPool: reuses the memory of large arrays, such as batches, once the last view of it is gone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Output buffers: arrays that a function fills and returns, allocated directly in the memory for its results."""
+"""Output buffers: arrays that a function fills and returns, allocated directly in the memory for its results.
+
+That a reader may keep a view of a batch is made by `buffer_pool` and, between processes, `executors/process/shm_arena`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The live dashboard: the server of a page that shows what pipelines do."""
+"""The live dashboard: the server of a page that shows what pipelines do.
+
+Its numbers are the pipelines' `Statistics`, read twice a second (`monitored`) and kept for ten minutes (`history`).
+"""
 
 from __future__ import annotations
 

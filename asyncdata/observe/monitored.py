@@ -1,4 +1,4 @@
-"""The latest statistics of an iterator, for observers in other threads."""
+"""The latest statistics of an iterator, for observers in other threads: the dashboard, metrics, progress bars."""
 
 from __future__ import annotations
 

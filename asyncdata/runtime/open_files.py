@@ -1,4 +1,7 @@
-"""OpenFiles: which files of a pipeline are open; if too many are, those that were read longest ago are closed."""
+"""OpenFiles: which files of a pipeline are open; if too many are, those that were read longest ago are closed.
+
+Else the source that opened a file closes it (`aclosing`), however reading ends: `FileStream` in `storage/local`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The bounded, closable queue of blocks between two tasks, and the signals by which its two sides wake each other.
+"""The bounded, closable queue of blocks between two tasks: back-pressure, and the signals by which its sides wake.
 
 One side writes, one reads. They may run on one loop or on two, or the reader may be a plain thread. Neither side takes
 a lock: each announces that it is about to wait, checks again, and only then waits; the other wakes it at most once.

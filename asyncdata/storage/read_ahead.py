@@ -1,4 +1,7 @@
-"""ReadAhead: reads an object in order, in parts that are requested ahead; more of them if the reader waits."""
+"""ReadAhead: reads an object in order, in parts that are requested in parallel; more of them if the reader waits.
+
+How many requests all readers make to one endpoint at once is bounded by `limit`.
+"""
 
 from __future__ import annotations
 

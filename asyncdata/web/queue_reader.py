@@ -1,4 +1,4 @@
-"""The base of readers of queues on servers: messages are read many at a time, in order, and each has an offset."""
+"""QueueReader: what a new kind of queue on a server implements. Messages come many at a time, in order of offsets."""
 
 from __future__ import annotations
 
