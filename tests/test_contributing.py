@@ -8,12 +8,14 @@ import sys
 from itertools import pairwise
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
 import asyncdata as ad
+from asyncdata.devices import choice
 from asyncdata.testing import check_resumes, check_transform
+from asyncdata.web.queued import Queued
 
 PAGE = Path(__file__).parents[1] / "CONTRIBUTING.md"
 
@@ -26,7 +28,7 @@ def template(name: str, folder: Path, patch: pytest.MonkeyPatch) -> Any:
 def module_of(name: str, folder: Path, patch: pytest.MonkeyPatch) -> ModuleType:
     """Return one of the programs on the page, as a module of its own each time."""
     programs = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
-    (program,) = [program for program in programs if f"class {name}(" in program]
+    (program,) = [program for program in programs if re.search(rf"class {name}\b", program)]
     path = folder / f"{name.lower()}_template.py"
     path.write_text(program, encoding="utf-8")
     patch.syspath_prepend(folder)
@@ -69,6 +71,55 @@ def test_the_template_of_a_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     squares = template("Squares", tmp_path, monkeypatch)
     assert list(ad.Dataset(squares(4))) == [0, 1, 4, 9]
     check_resumes(lambda: ad.Dataset(squares(20)).shuffle(seed=1).batch(3))
+
+
+class Client:
+    """A client of a ledger. The first one of a test loses its connection after two entries."""
+
+    def __init__(self, entries: dict[int, str], breaks: bool) -> None:
+        self.entries = entries
+        self.breaks = breaks
+
+    async def read(self, first: int, most: int) -> list[tuple[int, str]]:
+        if self.breaks and first > 2:
+            raise ConnectionError("the service was started again")
+        return [(number, entry) for number, entry in self.entries.items() if number >= first][: min(most, 2)]
+
+    async def close(self) -> None:
+        self.entries = {}
+
+
+def test_the_template_of_a_queue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ledger = template("Ledger", tmp_path, monkeypatch)
+    entries = {number: f"entry {number}" for number in range(1, 7)}
+    clients: list[Client] = []
+
+    def connect() -> Client:
+        clients.append(Client(entries, breaks=not clients))
+        return clients[-1]
+
+    def build() -> ad.Dataset[str]:
+        return ad.Dataset(Queued(ledger("numbers", connect, follow=False)))
+
+    assert list(build()) == [*entries.values()]
+    check_resumes(build)
+    del entries[3]
+    with build().iterate() as found:
+        assert [next(found), next(found)] == ["entry 1", "entry 2"]
+        with pytest.raises(ad.DataLossError, match="entries 3 to 3 were removed"):
+            next(found)
+        assert list(found) == ["entry 4", "entry 5", "entry 6"]
+    assert all(not client.entries for client in clients)  # each was closed
+
+
+def test_the_template_of_a_device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    device = template("HostDevice", tmp_path, monkeypatch)
+    monkeypatch.setattr(choice, "kind_of", lambda _: "host")
+    monkeypatch.setattr(choice, "made_for", lambda _: device())
+    modes: tuple[Literal["fresh", "ring"], ...] = ("fresh", "ring")
+    for mode in modes:
+        ds = ad.Dataset.range(6).batch(2).prefetch_to_device("host", mode=mode)
+        assert [batch.tolist() for batch in ds] == [[0, 1], [2, 3], [4, 5]]
 
 
 def test_the_template_of_a_format(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
