@@ -76,11 +76,11 @@ class GroupWork:
         """Call the functions over a block, or over its first elements if that takes longer than the term."""
         rows, count = self.rows, len(block)
         if rows is None or block.failed or count % rows or not count:
-            return self.called(block, term)
+            return self.call_in_parts(block, term)
         results = self.each(block.part(0, rows))
         first = [next(results)]
         if type(first[0]) is Failure or nbytes(first[0]) * rows < LARGE:
-            others, done = self.called(block.part(1, count), term)
+            others, done = self.call_in_parts(block.part(1, count), term)
             return joined(first, block, others), done + 1
         whole = term._replace(end=inf)
         batches = [self.batch(first, results, block.part(0, rows), empty, whole)]
@@ -99,7 +99,7 @@ class GroupWork:
         if type(first[0]) is not Failure and nbytes(first[0]) >= LARGE:
             columns = ColumnBatch.room_for(first[0], len(block), empty)
         if columns is None:
-            return stacked(joined(first, block, self.called(block.part(1, len(block)), term)[0]))
+            return stacked(joined(first, block, self.call_in_parts(block.part(1, len(block)), term)[0]))
         first.clear()
         return self.filled(block, columns, while_wanted(results, term))
 
@@ -111,7 +111,7 @@ class GroupWork:
             return Block.of_columns([columns], block.tickets)
         count = len(block)
         before = Block.of_columns([columns[:place]], block.tickets.part(0, place))
-        after, _ = self.called(block.part(place + 1, count))
+        after, _ = self.call_in_parts(block.part(place + 1, count))
         return Block.join([before, joined(odd, block.part(place, count), after)])
 
     def each(self, block: Block) -> Iterator[Any]:
@@ -130,19 +130,19 @@ class GroupWork:
             self.times.add(1, taken)
         return results
 
-    def called(self, block: Block, term: Deadline = ENDLESS) -> Done:
+    def call_in_parts(self, block: Block, term: Deadline = ENDLESS) -> Done:
         """Call the functions for a block, several functions part by part, so that no element stops between two
         functions."""
         if not len(block) or len(self.calls) < 2:
-            return self.through(block, term)
+            return self.call_in_turn(block, term)
         parts: list[Block] = []
         step, place, count = len(self.calls) * term.step, 0, len(block)
         while place < count and not (place and term.over):
-            parts.append(self.through(block.part(place, place + step), ENDLESS)[0])
+            parts.append(self.call_in_turn(block.part(place, place + step), ENDLESS)[0])
             place += step
         return Block.join(parts), min(place, count)
 
-    def through(self, block: Block, term: Deadline) -> Done:
+    def call_in_turn(self, block: Block, term: Deadline) -> Done:
         """Call one function after the other over a block; only of a single one the last elements may be left out."""
         count, times = len(block), self.times
         times = times if times is not None and count and times.is_due(count) else None

@@ -9,7 +9,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from contextvars import ContextVar
 from functools import partial, update_wrapper
@@ -219,44 +219,38 @@ class Retried(Wrapper):
         self.backoff = backoff
         self.on = on
 
-    def waits(self) -> Iterator[float]:
-        """Yield how long to wait before each further try."""
-        return (self.backoff * 2**number for number in range(self.retries))
-
-    def note(self, error: Exception) -> None:
-        """Add a note to the last error with the number of retries."""
-        annotate(error, f"after {self.retries} retries")
+    def is_last(self, number: int, error: Exception) -> bool:
+        """Return whether a try, counted from 0, is the last; its error gets a note."""
+        if number == self.retries:
+            annotate(error, f"after {self.retries} retries")
+        return number == self.retries
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        for wait in self.waits():
+        number = 0
+        while True:
             try:
                 return self.func(*args, **kwargs)
-            except self.on:
-                if left_within(wait):
+            except self.on as error:
+                if self.is_last(number, error) or left_within(self.backoff * 2**number):
                     raise
                 count_retry()
-        try:
-            return self.func(*args, **kwargs)
-        except self.on as error:
-            self.note(error)
-            raise
+            number += 1
 
 
 class AwaitedAgain(Retried):
     """A coroutine function that is awaited again where it fails, after a wait on its loop."""
 
     async def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        for wait in self.waits():
+        number = 0
+        while True:
             try:
                 return await self.func(*args, **kwargs)
-            except self.on:
-                await asyncio.sleep(wait)
+            except self.on as error:
+                if self.is_last(number, error):
+                    raise
+                await asyncio.sleep(self.backoff * 2**number)
                 count_retry()
-        try:
-            return await self.func(*args, **kwargs)
-        except self.on as error:
-            self.note(error)
-            raise
+            number += 1
 
 
 class Timed(Wrapper):

@@ -99,9 +99,9 @@ class AutotunedWorkers(Workers):
         self.copied = copied
         self.retired: list[Workers] = []
         self.coming: tuple[Choice, Workers] | None = None
-        workers = self.made(choice := tuning.consider())
+        workers = self.make_workers(choice := tuning.consider())
         if not self.there(choice, workers):  # in a fork, where others found it out
-            workers = self.made(choice := tuning.fallback)
+            workers = self.make_workers(choice := tuning.fallback)
         self.change(choice, workers)
 
     @property
@@ -114,7 +114,7 @@ class AutotunedWorkers(Workers):
         self.current = workers
         self.count, self.pace = self.current.count, self.current.pace
 
-    def made(self, choice: Choice) -> Workers:
+    def make_workers(self, choice: Choice) -> Workers:
         """Return the workers of a choice."""
         if choice.where == "process":
             from asyncdata.executors.process.pool import pool_of
@@ -162,13 +162,13 @@ class AutotunedWorkers(Workers):
             self.choice = choice
             self.watch(self.current)
             return
-        workers = self.made(choice) if self.coming is None else self.coming[1]
+        workers = self.make_workers(choice) if self.coming is None else self.coming[1]
         if self.there(choice, workers):
             self.coming = None
         elif self.goes_on(choice := self.tuning.fallback):
             return
         else:
-            workers = self.made(choice)
+            workers = self.make_workers(choice)
         self.current.finish()
         self.retired.append(self.current)
         self.change(choice, workers)

@@ -157,7 +157,7 @@ class Fold:
                 begin = time.perf_counter()
                 out = step.feed(block)
                 size, now = len(out), time.perf_counter()
-                meter.made(out, size, now - begin, size)
+                meter.record(out, size, now - begin, size)
                 if size:
                     rested = begin  # the reader's turn to rest
                     if want.items > 1:  # else there is no choice
@@ -367,7 +367,7 @@ class Apply:
                     result, done = work.attempt(group, pace.term())
                     seconds = time.perf_counter() - begin
                     items = len(result)
-                    meter.made(result, items, seconds, done)
+                    meter.record(result, items, seconds, done)
                     learn(pace, result, done, seconds)
                     start += done
                     if items:

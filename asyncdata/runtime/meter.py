@@ -238,7 +238,7 @@ class Meter:
         """Return the meter of pipelines inside the step."""
         return self.inside or self
 
-    def made(self, block: Block, items: int, seconds: float, count: int) -> None:
+    def record(self, block: Block, items: int, seconds: float, count: int) -> None:
         """Record a block of `items` items that the engine's thread made of `count` elements, if of any.
 
         All in one function for speed, as a block may be a single element.
@@ -272,7 +272,7 @@ class Meter:
         """Yield blocks that are made on the engine's thread on demand."""
         begin = time.perf_counter()
         for block in blocks:
-            self.made(block, len(block), time.perf_counter() - begin, len(block))
+            self.record(block, len(block), time.perf_counter() - begin, len(block))
             yield block
             begin = time.perf_counter()
 

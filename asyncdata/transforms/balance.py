@@ -211,12 +211,12 @@ class Balancer(Step):
 
     def passing(self, piece: Block) -> Block:
         """Return a failure, which leaves the group as it is."""
-        before, self.overtaken = self.spot(piece.tickets, 0), bool(self.held)
-        after, self.last = self.spot(piece.tickets, 1), piece.tickets
+        before, self.overtaken = self.state_at(piece.tickets, 0), bool(self.held)
+        after, self.last = self.state_at(piece.tickets, 1), piece.tickets
         tickets = ExplicitTickets([piece.tickets[0]], lambda count: (after if count else before).at(0))
         return Block(piece.items, tickets, True)
 
-    def spot(self, tickets: Tickets, done: int) -> GroupStart:
+    def state_at(self, tickets: Tickets, done: int) -> GroupStart:
         """Return the position after `done` of some elements."""
         held = BatchState(tickets, done, [piece.tickets for piece in self.held], self.overtaken)
         return GroupStart(held, self.number, self.given)
@@ -225,11 +225,11 @@ class Balancer(Step):
         """Return this rank's part of the group."""
         shares = self.dealing.shares(self.costs, self.node.drop_remainder)
         places = shares[self.node.rank][self.given :]
-        before = self.spot(self.last, len(self.last))
+        before = self.state_at(self.last, len(self.last))
         joined = Block.join(self.held)
         self.held, self.costs, self.overtaken, self.given = [], [], False, 0
         self.number += 1
-        tickets = DealtTickets(joined.tickets, places, before, self.spot(self.last, len(self.last)))
+        tickets = DealtTickets(joined.tickets, places, before, self.state_at(self.last, len(self.last)))
         return joined.at(places, tickets) if places else Block([])
 
     def flush(self) -> Iterator[Block]:

@@ -98,7 +98,7 @@ class Batch(Unary):
         """Return one element made from these."""
         return stack(items)
 
-    def made(self, items: list[Any], tickets: Tickets, at: int) -> Any:
+    def make_result(self, items: list[Any], tickets: Tickets, at: int) -> Any:
         """Return a batch of elements whose tickets start at `at`, or the failure in its place."""
         try:
             check_given(self, items)
@@ -111,7 +111,7 @@ class Batch(Unary):
     def made_of_rest(self, items: list[Any], tickets: Tickets, at: int) -> Any:
         """Return a batch of those of some elements that are not left out."""
         rest = [item for item in items if not is_left_out(item)]
-        return self.made(rest, tickets, at) if rest else Failure(LeftOut())
+        return self.make_result(rest, tickets, at) if rest else Failure(LeftOut())
 
     def batch_of(self, block: Block) -> Any:
         """Return a batch of all elements of a block, or the failure in its place; columns are joined without making
@@ -119,7 +119,7 @@ class Batch(Unary):
         if block.failed:
             return self.made_of_rest(block.items, block.tickets, 0)
         if not block.columns or not self.stacks:
-            return self.made(block.items, block.tickets, 0)
+            return self.make_result(block.items, block.tickets, 0)
         return self.joined(block.columns, block.tickets, 0, len(block))
 
     def joined(self, columns: Sequence[ColumnBatch], tickets: Tickets, start: int, stop: int) -> Any:
@@ -185,7 +185,7 @@ class Batcher(Step):
         return want * self.size - self.count
 
     def feed(self, block: Block) -> Block:
-        before = self.spot(block.tickets, 0)
+        before = self.state_at(block.tickets, 0)
         self.last = block.tickets
         if not block.failed:
             self.hold(block)
@@ -194,7 +194,7 @@ class Batcher(Step):
         for piece in block.pieces():
             if piece.failed and not is_left_out(piece.items[0]):
                 self.overtaken = self.count
-                after = self.spot(piece.tickets, 1)
+                after = self.state_at(piece.tickets, 1)
                 out.append(Block(piece.items, PassedTickets(alone(piece.tickets[0]), before, after), True))
                 continue
             self.hold(piece)
@@ -207,7 +207,7 @@ class Batcher(Step):
         self.held.append(block)
         self.count += len(block)
 
-    def spot(self, tickets: Tickets, done: int) -> BatchState:
+    def state_at(self, tickets: Tickets, done: int) -> BatchState:
         """Return the position after `done` of some elements."""
         return BatchState(tickets, done, [piece.tickets for piece in self.held], self.overtaken > 0)
 
@@ -217,7 +217,7 @@ class Batcher(Step):
         end, columns, tickets = stops[-1], block.columns, block.tickets
         spans = zip(chain((0,), stops), stops, strict=False)
         if not columns or not self.node.stacks or (end < FEW * len(stops) and columns[0].bare):
-            made, items = self.node.made_of_rest if block.failed else self.node.made, block.items
+            made, items = self.node.made_of_rest if block.failed else self.node.make_result, block.items
             batches = [made(items[start:stop], tickets, start) for start, stop in spans]
         elif len(stops) == 1 and end == self.count:
             batches = [self.node.joined(columns, tickets, 0, end)]
@@ -241,7 +241,7 @@ class Batcher(Step):
         if self.held and not self.drop_remainder:
             joined = Block.join(self.held)
             batch = self.node.batch_of(joined)
-            before, after = self.spot(self.last, len(self.last)), BatchState(self.last, len(self.last))
+            before, after = self.state_at(self.last, len(self.last)), BatchState(self.last, len(self.last))
             self.held, self.count, self.overtaken = [], 0, 0
             yield Block([batch], PassedTickets(joined.tickets, before, after), type(batch) is Failure)
 

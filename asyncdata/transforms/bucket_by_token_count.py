@@ -115,7 +115,7 @@ class BucketByTokenCount(Unary):
         )
         return noted(StructureError(error), label, ticket)
 
-    def made(self, items: list[Any], tickets: Tickets) -> Any:
+    def make_result(self, items: list[Any], tickets: Tickets) -> Any:
         """Return a batch, or the failure in its place."""
         try:
             return self.padding.stack(items)
@@ -124,7 +124,7 @@ class BucketByTokenCount(Unary):
 
     async def fetch(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
         """Stack the members of each batch again; anything else is a failed element."""
-        batches = remade(self.input, scope, tickets, lambda found: self.made(found.items, found.tickets))
+        batches = remade(self.input, scope, tickets, lambda found: self.make_result(found.items, found.tickets))
         async with aclosing(batches) as source:
             async for block in source:
                 is_batch = isinstance(block.tickets[0], Tickets) or block.failed
@@ -236,7 +236,7 @@ class TokenBucketer(Step):
         """Give out some elements as a batch."""
         members = ordered[start:stop]
         tickets = ReplayedTickets([one.ticket for one in members], 0, len(members), END)
-        item = self.node.made([one.item for one in members], tickets)
+        item = self.node.make_result([one.item for one in members], tickets)
         self.out.append(
             (item, tickets, TokenBufferState(self.tickets, self.seen, ordered, stop, len(ordered), len(ordered) - stop))
         )

@@ -175,11 +175,11 @@ class ReducerStep(CallStep):
         """Take one element into the state of its key; if that fails the state stays as it was."""
         key, element = pair
         if key not in self.states:
-            first = await called(self.calls.init, key, ticket)
+            first = await await_call(self.calls.init, key, ticket)
             if type(first) is Failure:
                 return first
             self.states[key] = first
-        state = await called(self.calls.reduce, (self.states[key], element), ticket)
+        state = await await_call(self.calls.reduce, (self.states[key], element), ticket)
         if type(state) is Failure:
             return state
         self.states[key] = state
@@ -192,7 +192,7 @@ class ReducerStep(CallStep):
 
     async def result(self, number: int, key: Any) -> Block:
         """Return the element for the state of a key, as a block."""
-        made = await called(self.calls.finalize, self.states.pop(key), Numbered(number, key))
+        made = await await_call(self.calls.finalize, self.states.pop(key), Numbered(number, key))
         if type(made) is Failure:
             made.error.add_note(f"key {key!r:.80}")
         failed = self.failed
@@ -200,7 +200,7 @@ class ReducerStep(CallStep):
         return Block([made], tickets, type(made) is Failure)
 
 
-async def called(call: Call, item: Any, ticket: Ticket) -> Any:
+async def await_call(call: Call, item: Any, ticket: Ticket) -> Any:
     """Return the result of a function for an item, or the failure; await it if it is a coroutine function."""
     if call.is_async:
         return await call.run_async(item, ticket)

@@ -77,7 +77,7 @@ class Groups(Unary):
         """Its name for messages."""
         return self.label()
 
-    def made(self, key: Any, items: list[Any], tickets: Tickets) -> Any:
+    def make_result(self, key: Any, items: list[Any], tickets: Tickets) -> Any:
         """Return the element for a group, or the failure in its place."""
         raise NotImplementedError
 
@@ -108,7 +108,7 @@ class Groups(Unary):
         """Return a group that is made once more."""
         if members.failed:
             return next(item for item in members.items if type(item) is Failure)
-        return self.made(members.items[0][0], [item for _, item in members.items], members.tickets)
+        return self.make_result(members.items[0][0], [item for _, item in members.items], members.tickets)
 
     def reshard(self, positions: Sequence[Position], resharding: Resharding) -> Position:
         return [self.input.resharded([listed(at)[0] for at in positions], resharding)]
@@ -189,7 +189,7 @@ class Grouper(Step):
                 came.add(alone(ticket), place)
             elif self.is_filled(group, block.items[place][1], ticket):
                 came.add(group.members(), place)
-                out.append(self.node.made(group.key, group.items, group.members()))
+                out.append(self.node.make_result(group.key, group.items, group.members()))
                 group.items = []  # the journal holds the group for a while
                 del self.groups[group.key]
         self.left = self.left or self.earliest()
@@ -229,7 +229,7 @@ class Grouper(Step):
         every = [*self.groups.values()]
         groups = [self.groups[key] for key in in_key_order(self.groups)] if self.node.gives_incomplete else []
         for place, group in enumerate(groups):
-            item = self.node.made(group.key, group.items, group.members())
+            item = self.node.make_result(group.key, group.items, group.members())
             tickets = ExplicitTickets([group.members()], self.rest(every, groups, place))
             yield Block([item], tickets, type(item) is Failure)
 
@@ -317,7 +317,7 @@ class KeyWindows(Groups):
     def sizing(self) -> str:
         return super().sizing if self.size_func is None else self.size_func.label
 
-    def made(self, key: Any, items: list[Any], tickets: Tickets) -> Any:
+    def make_result(self, key: Any, items: list[Any], tickets: Tickets) -> Any:
         return key, self.make(Members(items))
 
     def label(self) -> str:
@@ -415,7 +415,7 @@ class Buckets(Groups):
     def size_of(self, key: int) -> int:
         return self.sizes[key]
 
-    def made(self, key: int, items: list[Any], tickets: Tickets) -> Any:
+    def make_result(self, key: int, items: list[Any], tickets: Tickets) -> Any:
         try:
             return stack(items) if self.paddings is None else self.paddings[key].stack(items)
         except Exception as error:  # also errors of an element's own methods

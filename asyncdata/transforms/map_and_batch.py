@@ -78,16 +78,16 @@ class VectorBatcher(Batcher):
                 part = piece.part(start, start + max(1, self.size - self.count - self.waits))
                 start += len(part)
                 if part.failed:
-                    out += [self.called(), super().feed(part)]
+                    out += [self.call_held(), super().feed(part)]
                     continue
                 self.waiting.append(part)
                 self.waits += len(part)
                 if self.count + self.waits >= self.size:
-                    out.append(self.called())
+                    out.append(self.call_held())
         made = [part for part in out if len(part)]
         return Block.join(made) if made else Block([])
 
-    def called(self) -> Block:
+    def call_held(self) -> Block:
         """Call the functions on the waiting elements; return the batches and failures."""
         if not self.waiting:
             return Block([])
@@ -113,7 +113,7 @@ class VectorBatcher(Batcher):
             return None
 
     def flush(self) -> Iterator[Block]:
-        made = self.called()
+        made = self.call_held()
         if made.items:
             yield made
         yield from super().flush()

@@ -148,13 +148,13 @@ class WeightsByStep:
         if self.schedule is None:
             return StepWeights(self.weights, ENDLESS)
         if isinstance(self.schedule, Call):
-            return StepWeights(self.called(self.schedule, step), step + 1)
+            return StepWeights(self.weights_of(self.schedule, step), step + 1)
         place = bisect_right(self.schedule, step, key=lambda row: row[0])
         return StepWeights(
             self.schedule[place - 1][1], self.schedule[place][0] if place < len(self.schedule) else ENDLESS
         )
 
-    def called(self, call: Call, step: int) -> Weights:
+    def weights_of(self, call: Call, step: int) -> Weights:
         """Return what the user's function gives for a step."""
         given = call.fn(step)
         if self.latest is not None and type(given) in (dict, list, tuple) and self.latest[0] == given:

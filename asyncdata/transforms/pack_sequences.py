@@ -360,7 +360,7 @@ class Packer(Step):
             begun = []
         if len(self.journal.entries) > max(64, self.journal.held):
             self.journal = PackingJournal(self.rows)
-        before = self.spot()
+        before = self.state()
         for one, tokens in begun:
             del self.begun[0]
             self.put(tokens, one)
@@ -369,15 +369,15 @@ class Packer(Step):
             self.take(block.items[place], block.tickets[place])
         return self.given(before)
 
-    def spot(self, *begun: OpenSequence) -> PackingState:
+    def state(self, *begun: OpenSequence) -> PackingState:
         """Return the position, with a sequence that has been begun."""
         return PackingState(self.journal, len(self.journal.entries), self.tickets, self.seen, [*begun, *self.begun])
 
     def given(self, before: PackingState) -> Block:
         """Return the output so far."""
-        items, tickets, spots = zip(*self.out, strict=True) if self.out else ((), (), ())
+        items, tickets, states = zip(*self.out, strict=True) if self.out else ((), (), ())
         self.out = []
-        after = [before, *spots]
+        after = [before, *states]
         failed = Failure in set(map(type, items))
         return Block([*items], ExplicitTickets(tickets, lambda count: after[count].position()), failed)
 
@@ -388,7 +388,7 @@ class Packer(Step):
         except Exception as error:  # also errors of an element's own methods
             item, tokens = self.node.failure(error, ticket), None
         if tokens is None:
-            self.out.append((item, alone(ticket), self.spot()))
+            self.out.append((item, alone(ticket), self.state()))
         else:
             self.put(tokens, OpenSequence(ticket, 0))
 
@@ -407,7 +407,7 @@ class Packer(Step):
             if place == len(self.rows) >= self.node.open_rows and size < self.length:
                 self.close(int(self.space.argmin()), OpenSequence(ticket, offset))
                 continue
-            self.lay(place, tokens, ticket, offset, offset + size)
+            self.put_part(place, tokens, ticket, offset, offset + size)
             offset += size
             if not self.space[place]:
                 self.close(place, *[OpenSequence(ticket, offset)][: offset < tokens.size])
@@ -422,7 +422,7 @@ class Packer(Step):
         place = int(fits.argmax())
         return (place if fits[place] else len(self.rows)), min(left, self.length)
 
-    def lay(self, place: int, tokens: Tokens, ticket: Ticket, start: int, stop: int) -> None:
+    def put_part(self, place: int, tokens: Tokens, ticket: Ticket, start: int, stop: int) -> None:
         """Put a part of a sequence into a row."""
         if place == len(self.rows):
             self.rows.append(Row())
@@ -444,7 +444,7 @@ class Packer(Step):
             item: Any = self.layout.row(row.pieces)
         except Exception as error:
             item = self.node.failure(error, members)
-        self.out.append((item, members, self.spot(*begun)))
+        self.out.append((item, members, self.state(*begun)))
 
     def put_back(self, place: PackingPosition) -> list[tuple[OpenSequence, Tokens]]:
         """Restore the rows from the sequences; return the sequences that had been begun."""
@@ -453,7 +453,7 @@ class Packer(Step):
             number = len(self.rows)
             for member, tokens in zip(members, found, strict=False):
                 start, stop = part_of(member, tokens.size)
-                self.lay(number, tokens, uncut(member), start, stop)
+                self.put_part(number, tokens, uncut(member), start, stop)
             if self.space[number] < 0:
                 raise ResumeError(f"{self.node.label()}: a row of the state has more tokens than {self.length}")
         self.begun = [*place.begun()]
@@ -473,6 +473,6 @@ class Packer(Step):
 
     def flush(self) -> Iterator[Block]:
         while self.rows:
-            before = self.spot()
+            before = self.state()
             self.close(0)
             yield self.given(before)

@@ -59,14 +59,14 @@ class TakeWhileStep(CallStep):
             if piece.failed:
                 kept += piece.items
                 continue
-            passed = await self.awaited(piece) if self.predicate.is_async else self.called(piece)
+            passed = await self.awaited(piece) if self.predicate.is_async else self.call_all(piece)
             kept += passed
             if len(passed) < len(piece):
                 self.done = True
                 break
         return Block(kept, group.tickets.part(0, len(kept)), Failure in set(map(type, kept)))
 
-    def called(self, piece: Block) -> list[Any]:
+    def call_all(self, piece: Block) -> list[Any]:
         """Return elements before the first for which the predicate is false; if it fails, the element is a failure."""
         items, rest, kinds = piece.items, iter(piece.items), set(map(type, piece.items))
         kept: list[Any] = []

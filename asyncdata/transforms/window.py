@@ -99,7 +99,7 @@ class Window(Unary):
     def window(self, members: Sequence[Any], tickets: Tickets | Sequence[Ticket], index: int) -> Any:
         """Return a window of these elements, or the failure in its place, with ticket number `index`."""
         try:
-            return opened(members, self.make)
+            return open_members(members, self.make)
         except Exception as error:  # also errors of an element's own methods
             return noted(error, self.label(), tickets[index])
 
@@ -129,15 +129,15 @@ class Windower(Step):
     def feed(self, block: Block) -> Block:
         lost = block.source_failures(len(block))
         if not lost:
-            return self.fed(block)
+            return self.feed_part(block)
         made: list[Block] = []
         for start, place in zip([0, *[place + 1 for place in lost]], [*lost, len(block)], strict=True):
-            made.append(self.fed(block.part(start, place)))
+            made.append(self.feed_part(block.part(start, place)))
             if place < len(block):
-                made.append(self.passed(block, place))
+                made.append(self.pass_on(block, place))
         return Block.join([one for one in made if len(one)])
 
-    def passed(self, block: Block, place: int) -> Block:
+    def pass_on(self, block: Block, place: int) -> Block:
         """Return the failure of a source by itself; the held elements stay for the next windows."""
         self.by_place = False
         held, gap, tickets = [piece.tickets for piece in self.held], self.gap, block.tickets
@@ -149,7 +149,7 @@ class Windower(Step):
         position = ExplicitTickets([tickets[place]], lambda count: [replaying(tickets.at(place + count), held), gap])
         return Block([block.items[place]], position, True)
 
-    def fed(self, block: Block) -> Block:
+    def feed_part(self, block: Block) -> Block:
         gone = min(self.gap, len(block))
         self.gap -= gone
         if gone == len(block):
@@ -221,7 +221,7 @@ class WindowTickets(Tickets):
         return [replaying(self.base.at(end), [self.base.part(begin, end)]), next_one - begin]
 
 
-def opened(items: Sequence[Any], make: Make, where: str = "") -> Any:
+def open_members(items: Sequence[Any], make: Make, where: str = "") -> Any:
     """Return a dataset of elements, or a structure of datasets of their parts; a failure is in each of them."""
     if LEAVES.issuperset(map(type, items)):
         return make(Members(items))
@@ -236,7 +236,7 @@ def opened(items: Sequence[Any], make: Make, where: str = "") -> Any:
     try:
         for name in first.names:
             column = (row[name] for row in rows)
-            parts.append(opened([i if type(i) is Failure else next(column) for i in items], make, where + name))
+            parts.append(open_members([i if type(i) is Failure else next(column) for i in items], make, where + name))
         return first.rebuild(parts)
     except RecursionError:
         raise endless(good[0]) from None

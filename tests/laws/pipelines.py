@@ -15,6 +15,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 import asyncdata as ad
+from asyncdata.elements.spec import TensorSpec
 from asyncdata.transformations import check_structures
 from tests import reference
 from tests.laws import functions
@@ -66,6 +67,17 @@ class Pipeline:
         """This pipeline and one more transformation."""
         build = self.build
         return replace(self, text=f"{self.text}.{text}", build=lambda: apply(build()), meaning=meaning)
+
+
+def of_numbers(pipe: Pipeline) -> Pipeline:
+    """The pipeline if its elements are known to be numbers, else a number for each element: for steps of numbers."""
+    if pipe.build().element_spec == TensorSpec((), "int64"):
+        return pipe
+    return pipe.then(
+        "map(number)",
+        lambda ds: ds.map(functions.number),
+        lambda epoch: reference.map_(pipe.meaning(epoch), functions.number),
+    )
 
 
 class Stream:

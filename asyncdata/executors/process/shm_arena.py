@@ -198,15 +198,15 @@ class Slots:
         dropped, self.dropped = tuple(self.dropped), []
         return dropped
 
-    def moved(self, spot: SlotReference, slot: Slot) -> SlotReference:
+    def moved(self, reference: SlotReference, slot: Slot) -> SlotReference:
         """Return a payload that is not handed over yet in another slot: a function still holds a part of this one."""
-        end = spot.start + spot.length + 16 * spot.buffers
+        end = reference.start + reference.length + 16 * reference.buffers
         other, passing = self.take(end)
         copy(memoryview(other.segment.map)[HEAD:end], memoryview(slot.segment.map)[HEAD:end])
         slot.segment.map[0] = 0
         to = other.segment
-        dropped = (*spot.dropped, *self.gone())
-        return spot._replace(number=other.number, handle=to.handle, size=to.size, passing=passing, dropped=dropped)
+        dropped = (*reference.dropped, *self.gone())
+        return reference._replace(number=other.number, handle=to.handle, size=to.size, passing=passing, dropped=dropped)
 
 
 def aligned(size: int) -> int:
@@ -504,13 +504,13 @@ class SlotReader:
         if isinstance(payload, SlotReference):
             self.map_of(payload)[0] = 0
 
-    def map_of(self, spot: SlotReference) -> Mapping:
+    def map_of(self, reference: SlotReference) -> Mapping:
         """Return the memory of a slot, which is mapped when it is first seen."""
-        for number in spot.dropped:
-            self.forget((spot.owner, number))
-        key = spot[:2]
+        for number in reference.dropped:
+            self.forget((reference.owner, number))
+        key = reference[:2]
         if (memory := self.maps.get(key)) is None:
-            memory, self.identities[key] = SharedMemory.identified(spot.handle, spot.size)
+            memory, self.identities[key] = SharedMemory.identified(reference.handle, reference.size)
             self.maps[key] = memory
         return memory
 
