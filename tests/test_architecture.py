@@ -70,6 +70,7 @@ LATE = {
     "asyncdata.planning.optimizer": "clusters, and steps that a rule makes",
     "asyncdata.iterator": "devices, a process of its own, statistics and the dashboard",
     "asyncdata.sources.file_list_digest": "files, whose names a state holds",
+    "asyncdata.runtime.tickets": "many tickets in a state, which are packed",
     "asyncdata.transformation_arguments": "likewise",
     "asyncdata.transformations": "each method imports what it alone needs",
     "asyncdata.transforms.function_node": "worker processes",

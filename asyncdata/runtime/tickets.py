@@ -18,7 +18,6 @@ from typing import Any, Final, NamedTuple, Self, TypeAlias, cast, final
 import numpy as np
 import numpy.typing as npt
 
-from asyncdata.runtime.position_codec import pack_tickets, unpack_tickets
 from asyncdata.runtime.source_state import RestorableItem, SourceSnapshot
 
 __all__ = (
@@ -550,6 +549,8 @@ def is_run(tickets: Tickets) -> bool:
 
 def encode_all(tickets: Sequence[Ticket]) -> list[Any]:
     """Return tickets as JSON, packed if there are many."""
+    from asyncdata.runtime.position_codec import pack_tickets
+
     packed = pack_tickets(tickets)
     return [encode(ticket) for ticket in tickets] if packed is None else [packed]
 
@@ -592,6 +593,8 @@ def decode_run(encoded: Any) -> Sequence[Ticket]:
         first, count = cast("dict[str, list[int]]", encoded)["run"]
         return range(first, first + count)
     if isinstance(encoded, dict) and "packed" in encoded:
+        from asyncdata.runtime.position_codec import unpack_tickets
+
         return unpack_tickets(cast("dict[str, Any]", encoded))
     if isinstance(encoded, dict) and "state" in encoded:
         run = cast("dict[str, Any]", encoded)

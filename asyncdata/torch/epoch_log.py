@@ -33,7 +33,7 @@ class EpochLog:
         """Note a batch that is given as this step, by the number by which it was asked for."""
         ticket = ticket_of(self.asked.pop(number, None))
         if self.run is not None:
-            self.run.add(step, ticket, failed)
+            self.run.add_encoded([ticket], failed)
             if self.run.is_long():
                 self.write("more")
 
