@@ -387,7 +387,7 @@ def test_a_state_is_of_one_channel(tmp_path: Path) -> None:
         list(numbers(tmp_path / "b").iterate(state=state))
 
 
-@pytest.mark.parametrize("kills", first_by_default([1, 10], 1))
+@pytest.mark.parametrize("kills", first_by_default([1, 5], 1))
 def test_a_writer_that_is_killed_loses_nothing_it_acknowledged(kills: int, tmp_path: Path) -> None:
     """A client sends numbers by their keys, again where it got no answer."""
     assert killed(PROGRAMS / "writer.py", tmp_path / "channel", tmp_path / "acknowledged", kills=kills) == 0
@@ -398,9 +398,8 @@ def test_a_writer_that_is_killed_loses_nothing_it_acknowledged(kills: int, tmp_p
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kills", [10])
-def test_a_trainer_that_is_killed_goes_on_exactly(kills: int, tmp_path: Path) -> None:
+def test_a_trainer_that_is_killed_goes_on_exactly(tmp_path: Path) -> None:
     fill(tmp_path / "channel", 600, 3, segment_bytes=2000)
-    assert killed(PROGRAMS / "trainer.py", tmp_path / "channel", tmp_path / "saved", kills=kills) == 0
+    assert killed(PROGRAMS / "trainer.py", tmp_path / "channel", tmp_path / "saved", kills=5) == 0
     trained = json.loads((tmp_path / "saved").read_text())["trained"]
     assert sorted(trained) == list(range(600))
