@@ -49,11 +49,7 @@ HERE = ad.Options()
 @pytest.mark.parametrize("legs", [(HERE, CLUSTER), (CLUSTER, HERE), (CLUSTER, CLUSTER)], ids=["to", "from", "within"])
 def test_states_pass_between_here_and_the_cluster(name: str, legs: tuple[ad.Options, ad.Options]) -> None:
     whole = read_plain(pipelines()[name])
-    for place in (
-        1,
-        len(whole) // 2,
-        len(whole),
-    ):  # test_calls.py stops at each place, with a transport that is no cluster's
+    for place in (1, len(whole) // 2, len(whole)):  # test_calls.py has more legs, without a real cluster
         found, state = list[Any](), None
         for options, stop in zip(legs, (place, len(whole) + 1), strict=True):
             with pipelines()[name].with_options(options).iterate(state=state) as elements:

@@ -122,8 +122,9 @@ def but_seven(number: int) -> int:
 def test_an_element_that_failed_is_not_lost(placement: ad.Placement) -> None:
     ds = ad.Dataset.range(10).map(but_seven).with_options(ad.Options(placement=placement))
     expected, press, came = [*range(7), failed(Boom(7)), 8, 9], CtrlC(), 0
-    assert press.read(ds, 0) == (expected, 0)
-    for at in range(1, press.calls):
+    for _ in range(2):  # the first run imports modules: so many calls are in no later one
+        assert press.read(ds, 0) == (expected, 0)
+    for at in range(1, press.calls, -(-press.calls // (4 * TRIES))):
         found, interrupts = press.read(ds, at)
         assert (found, interrupts) in [(expected, 0), (expected, 1)], at
         came += interrupts
