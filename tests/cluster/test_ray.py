@@ -312,7 +312,7 @@ def test_killed_workers_cost_runs_nothing_but_time(records: list[str], build: An
     found, killed = list[Any](), set[int]()
     for length, pid in build(records).with_options(RUNS):
         found.append(length)
-        if len(found) % 200 == 0 and pid not in killed:
+        if len(found) % 200 == 0 and len(killed) < 3 and pid not in killed:
             killed.add(pid)
             os.kill(pid, signal.SIGKILL)
     assert found == expected
