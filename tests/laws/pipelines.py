@@ -313,11 +313,34 @@ class Squares:
         return index * index
 
 
+class Chunked:
+    """An array in chunks of three rows, one in four of which cannot be read."""
+
+    chunks = (3, 2)
+
+    def __init__(self, count: int) -> None:
+        self.shape, self.dtype = (count, 2), np.dtype(np.int16)
+
+    def __getitem__(self, rows: slice[int, int, None]) -> Any:
+        if rows.start % 12 == 9:
+            raise Boom(rows.start)
+        return np.arange(2 * rows.start, 2 * min(rows.stop, self.shape[0]), dtype=np.int16).reshape(-1, 2)
+
+    def row(self, index: int) -> Any:
+        return self[index // 3 * 3 : index // 3 * 3 + 3][index % 3]
+
+
 def from_source(draw: st.DrawFn) -> Pipeline:
-    count, at_once, calls = draw(SIZES), draw(st.booleans()), draw(st.sampled_from([None, 2]))
+    count, kind, calls = draw(SIZES), draw(st.sampled_from(["one", "many", "array"])), draw(st.sampled_from([None, 2]))
+    if kind == "array":
+        return Pipeline(
+            f"from_source(array of {count}, {calls})",
+            lambda: ad.Dataset.from_source(Chunked(count), num_parallel_calls=calls),
+            lambda epoch: reference.map_(range(count), Chunked(count).row),
+        )
     return Pipeline(
         f"from_source({count}, {calls})",
-        lambda: ad.Dataset.from_source(Squares(count, at_once), num_parallel_calls=calls),
+        lambda: ad.Dataset.from_source(Squares(count, kind == "many"), num_parallel_calls=calls),
         lambda epoch: reference.from_source(Squares(count, False)),
     )
 
