@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from math import prod
 from struct import unpack
@@ -52,7 +53,7 @@ class TensorRows:
     begin: int
     end: int
 
-    @property
+    @cached_property
     def dtype(self) -> np.dtype[Any]:
         """The dtype; `ValueError` for one that is not read."""
         if self.kind in EXTENDED:
@@ -61,7 +62,7 @@ class TensorRows:
             raise ValueError(f"its tensor at byte {self.begin} is of {self.kind}, which is not read")
         return np.dtype(DTYPES[self.kind]).newbyteorder("<")
 
-    @property
+    @cached_property
     def row_bytes(self) -> int:
         """The size of a row."""
         return prod(self.shape[1:]) * self.dtype.itemsize

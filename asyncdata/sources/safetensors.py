@@ -85,6 +85,8 @@ class SafetensorsFiles(FilesWithHeaders[KnownTensors]):
             if file.fill_at(rows.begin + start * rows.row_bytes, memoryview(data)) < len(data):
                 raise DataLossError(f"{without_query(path)}: it ends before byte {rows.end}, where rows were expected")
             arrays[name] = np.frombuffer(data, rows.dtype).reshape(stop - start, *rows.shape[1:])
+        if stop - start == 1:
+            return [{name: array[0] for name, array in arrays.items()}]
         return ColumnBatch.of(arrays, owned=True) or rows_of(arrays, stop - start)
 
 

@@ -145,7 +145,6 @@ def test_a_parquet_file(tmp_path: Path, capsys: Capture) -> None:
 
 
 @pytest.mark.formats
-@pytest.mark.filterwarnings("ignore::ResourceWarning")
 @pytest.mark.parametrize("kind", ["HDF5", "Zarr"])
 def test_arrays_in_files(kind: str, tmp_path: Path, capsys: Capture) -> None:
     path = tmp_path / "a"

@@ -62,7 +62,6 @@ KINDS = [pytest.param(kind, marks=pytest.mark.formats if kind[0] in "HZ" else ()
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.filterwarnings("ignore::ResourceWarning")
 def test_rows_in_any_order_and_from_any_place(kind: str, tmp_path: Path) -> None:
     array = ARRAYS[kind](tmp_path)
     ds = ad.Dataset.from_source(array)
@@ -112,7 +111,6 @@ def doubled(row: Any) -> Any:
 
 
 @pytest.mark.formats
-@pytest.mark.filterwarnings("ignore::ResourceWarning")
 @pytest.mark.parametrize("kind", ["HDF5", "Zarr"])
 def test_each_process_opens_the_file(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
