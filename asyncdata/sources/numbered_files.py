@@ -103,6 +103,10 @@ class NumberedFiles:
         """Return the size of a file when it was first looked at, -1 if it could not be read."""
         raise NotImplementedError
 
+    def version(self, path: str) -> str:
+        """Return the version of an object that is read from its store; local files have none."""
+        return ""
+
     def chunk(self, path: str, start: int) -> ParsedChunk:
         """Return the next elements of a file; an error that replaces the rest is the last one. Thread-safe."""
         stop = self.chunk_end(path, start)
@@ -137,7 +141,7 @@ async def in_order(node: ParsedFile, files: NumberedFiles, scope: Scope, want: D
     path, name = node.path, os.path.basename(node.shown)
     place.check_name(node, name)
     count = await scope.in_thread(partial(files.count, path))
-    file = FileId(name, files.size(path))
+    file = FileId(name, files.size(path), files.version(path))
     if file.size >= 0:
         place.check(node, file)
     number, lost = place.record + place.skip, False

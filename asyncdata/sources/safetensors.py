@@ -64,6 +64,9 @@ class SafetensorsFiles(FilesWithHeaders[KnownTensors]):
     def size(self, path: str) -> int:
         return self.of(path).status.size
 
+    def version(self, path: str) -> str:
+        return "" if is_local_or_cached(path, self.storage) else str(self.of(path).status.changed_ns)
+
     def at_once(self) -> int:
         sizes = [sum(rows.row_bytes for rows in known.tensors.values()) for known in self.known.values()]
         return min(4096, AT_ONCE // max(1, *sizes, 1))

@@ -116,6 +116,13 @@ def test_files_on_a_web_server(path: Path, tmp_path: Path) -> None:
         check_resumes(lambda: ad.SafetensorsDataset(url, ["label"]), places=1)
         with pytest.raises(ad.PlanError, match="random access"):
             ad.SafetensorsDataset(url)[0]
+        with ad.SafetensorsDataset(url).iterate() as rows:
+            next(rows)
+            state = rows.state_dict()
+        server.put("a/a.safetensors", safetensors_of(ARRAYS | {"label": -ARRAYS["label"]}))
+        with pytest.raises(ad.ResumeError, match="the file was replaced by another one"):
+            list(ad.SafetensorsDataset(url).iterate(state=state))
+        server.put("a/a.safetensors", path.read_bytes())
         ds = ad.SafetensorsDataset(url, cache_dir=tmp_path)
         assert len(ds) == 15
         assert ds[7]["image"].tolist() == ROWS[7]["image"]
