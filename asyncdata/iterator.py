@@ -9,6 +9,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
+from dataclasses import replace
 from functools import partial
 from itertools import islice
 from operator import getitem, length_hint
@@ -140,6 +141,8 @@ class Reader:
         self.items = held.items
         """Those of the piece, which are taken without a call. Stored after it: what is taken counts as delivered."""
         self.heading: dict[str, Any] | None = None
+        self.skipped = 0
+        """How many elements were left out."""
         self.exhausted = self.closed = self.forked = False
 
     def state(self, back: int = 0) -> dict[str, Any]:
@@ -287,7 +290,7 @@ class Reader:
             size = min((stop if first == delivered else first) - delivered, len(piece))
             if piece.source_failures(len(piece)) or (first > delivered and size == len(piece)):
                 return True
-            rest = deque[Block](islice(waiting, 1, None))
+            rest, skipped = deque[Block](islice(waiting, 1, None)), self.skipped
             if size < len(piece):
                 rest.appendleft(piece.part(size, len(piece)))
             if first > delivered:
@@ -296,11 +299,11 @@ class Reader:
                 self.record(held)
                 if self.log is not None:
                     self.log.pass_over(delivered + size)
-                held = Held(delivered, piece.part(0, size), iter(()), iter(()))
+                held, skipped = Held(delivered, piece.part(0, size), iter(()), iter(())), skipped + size
             # no call from here on
             if self.closed or self.waiting is not waiting:
                 raise moved()
-            self.held, self.waiting = held, rest
+            self.held, self.waiting, self.skipped = held, rest, skipped
         return False
 
     def next_gap(self, step: int) -> tuple[int, int]:
@@ -528,14 +531,15 @@ class Reader:
             found = stats_of(split_at_device(self.plan)[0], self.meters, self.budget)
         if isinstance(self.engine, DeviceEngine):
             found = found._replace(steps=(*found.steps, self.engine.stats(len(found.steps) - 1)))
-        return statistics_of(found, self.times, self.placement, self.given, self.condition, self.cardinality)
+        stats = statistics_of(found, self.times, self.placement, self.given, self.condition, self.cardinality)
+        return replace(stats, skipped=self.skipped)
 
     @property
     def cardinality(self) -> int:
         """How many elements this iterator gives in all; negative if that is unknown or infinite."""
         if self.place.resharded:
             return UNKNOWN_CARDINALITY
-        return scaled(self.user_plan.cardinality, lambda size: max(0, size - self.place.delivered))
+        return scaled(self.user_plan.cardinality, lambda size: max(0, size - self.place.delivered - self.skipped))
 
     @property
     def condition(self) -> str:
@@ -554,7 +558,8 @@ class Reader:
     def given(self) -> int:
         """How many elements the consumer got since it began to read."""
         held = self.held
-        return 0 if held.piece is None else held.delivered + len(held.piece) - held.left - self.place.delivered
+        come = 0 if held.piece is None else held.delivered + len(held.piece) - held.left - self.place.delivered
+        return come - self.skipped
 
     def skip(self, count: int) -> None:
         """Skip `count` elements: those that are here, else by the plan's random access, else by reading."""

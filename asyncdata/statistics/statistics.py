@@ -233,6 +233,8 @@ class Statistics:
     cardinality: int = UNKNOWN_CARDINALITY
     """How many elements this iterator gives in all, counted as `elements` are; negative if that is unknown or
     infinite."""
+    skipped: int = 0
+    """How many elements `skip_steps` left out; `elements` has them not."""
 
     @property
     def dropped(self) -> tuple[str, ...]:
@@ -318,6 +320,7 @@ class Statistics:
             pace += f", {decimal(self.sample_pace)} samples a second"
         return (
             f"{self.elements:,} elements in {time_of(self.seconds)}: {pace}; "
+            f"{f'{self.skipped:,} more left out by skip_steps; ' if self.skipped else ''}"
             f"the first after {time_of(self.first_seconds)}, then the consumer waited {self.waiting:.0%} of the time; "
             f"buffers have {memory(self.held_bytes)} of {memory(self.budget_bytes)}"
         )

@@ -26,6 +26,9 @@ def test_steps_in_ranges_do_not_come(placement: Any, size: int) -> None:
         assert batches.peek()[0] == 6 * size
         found = [batch.tolist() for batch in batches]
         assert batches.state_dict()["delivered"] == 36 // size
+        stats = batches.stats()
+    assert (stats.elements, stats.elements + stats.skipped) == (len(found), 36 // size)
+    assert f"{stats.skipped} more left out by skip_steps" in str(stats)
     assert found == [[*range(step * size, (step + 1) * size)] for step in range(36 // size) if step not in gone]
 
 
