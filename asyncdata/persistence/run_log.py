@@ -84,11 +84,11 @@ class RunLog:
                 self.add_encoded(encoded(tickets, start, count), failed)
                 return
             try:
-                self.add(tickets, start, count)
+                self.add_tickets(tickets, start, count)
             except (StageError, ResumeError):  # a source cannot say it
                 self.add_encoded([None] * (delivered + count - self.noted), failed)
 
-    def add(self, tickets: Tickets, start: int, stop: int) -> None:
+    def add_tickets(self, tickets: Tickets, start: int, stop: int) -> None:
         """Note elements of a block, together where that can be."""
         try:
             found = tickets.members(start, stop)
@@ -112,8 +112,11 @@ class RunLog:
     def add_encoded(self, found: Sequence[Any], failed: bool) -> None:
         """Note elements by their tickets as JSON."""
         for ticket in found:
-            left = ticket if ticket is None or self.left_in is None else self.left_in(ticket)
-            self.noted = self.pending.add(self.noted, left, failed)
+            self.add(self.noted, ticket if ticket is None or self.left_in is None else self.left_in(ticket), failed)
+
+    def add(self, place: int, ticket: Any, failed: bool) -> None:
+        """Note an element, by its number in the epoch and its ticket as JSON."""
+        self.noted = self.pending.add(place, ticket, failed)
 
     def pass_over(self, delivered: int) -> None:
         """Note nothing of the elements up to this number, which were left out."""

@@ -104,3 +104,11 @@ def test_what_was_read_before_a_process_ended_is_in_the_log(bucket: Bucket) -> N
     subprocess.run([sys.executable, "-c", EXITING, log], check=True, timeout=60)
     (found,) = audit(read_logs(log_files.paths_of([log])))
     assert found.because == ["the one process is not at the end of the epoch: 3 steps are in its log"]
+
+
+@pytest.mark.slow
+def test_a_run_of_4_ranks_and_then_3_that_is_killed_again_and_again_is_complete(bucket: Bucket) -> None:
+    benchmark = Path(__file__).parents[2] / "benchmarks" / "loaders" / "audit.py"
+    command = [sys.executable, str(benchmark), "--quick", "--store", bucket.url]
+    out = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    assert out.count("10000 records") == out.count(": complete, each once") == 2
