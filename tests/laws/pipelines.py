@@ -71,7 +71,7 @@ class Pipeline:
 
 def of_numbers(pipe: Pipeline) -> Pipeline:
     """The pipeline if its elements are known to be numbers, else a number for each element: for steps of numbers."""
-    if pipe.build().element_spec == TensorSpec((), "int64"):
+    if pipe.build().plan.signature == TensorSpec((), "int64"):
         return pipe
     return pipe.then(
         "map(number)",

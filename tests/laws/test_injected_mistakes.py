@@ -23,7 +23,7 @@ from asyncdata.transforms.shuffle import Shuffle
 from asyncdata.transforms.skip import Skip
 from asyncdata.transforms.window import Window
 from tests.laws import pipelines
-from tests.laws.pipelines import Pipeline, Step
+from tests.laws.pipelines import Pipeline, Step, of_numbers
 from tests.laws.test_each_step import Built, check_step
 from tests.reference import Failed
 from tests.test_contributing import module_of
@@ -43,7 +43,7 @@ def averages(elements: Any, size: int) -> Iterator[Any]:
 
 
 def moving_average(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
-    size = draw(st.integers(1, 4))
+    size, pipe = draw(st.integers(1, 4)), of_numbers(pipe)
     return pipe.then(
         f"moving_average({size})",
         lambda ds: ds.moving_average(size),  # type: ignore[attr-defined]
