@@ -1,4 +1,7 @@
-"""Staging: pinned host memory, to which arrays in other memory are copied."""
+"""Staging: pinned host memory, to which arrays in other memory are copied.
+
+Reasons and measurements: docs/design.md, "Devices".
+"""
 
 from __future__ import annotations
 

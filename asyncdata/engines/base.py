@@ -2,6 +2,8 @@
 
 `TaskEngine` runs it on the consumer's event loop, `LoopEngine` on a private one that runs only while a plain consumer
 waits; those with a thread of their own are in `threads`.
+
+Reasons and measurements: docs/design.md, "Engines, signals and exit".
 """
 
 from __future__ import annotations

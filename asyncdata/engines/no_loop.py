@@ -1,4 +1,7 @@
-"""Runs a plan that never waits without an event loop; its first elements also in the calling thread."""
+"""Runs a plan that never waits without an event loop; its first elements also in the calling thread.
+
+Reasons and measurements: docs/design.md, "Engines, signals and exit".
+"""
 
 from __future__ import annotations
 

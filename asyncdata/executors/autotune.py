@@ -1,4 +1,7 @@
-"""AUTOTUNE: where a stage's functions are called, and how many calls at once, found out while it runs."""
+"""AUTOTUNE: where a stage's functions are called, and how many calls at once, found out while it runs.
+
+Reasons and measurements: docs/design.md, "AUTOTUNE".
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""PaceModel: which choice AUTOTUNE should try next, or make, by what was measured. Pure: no clock, no threads."""
+"""PaceModel: which choice AUTOTUNE should try next, or make, by what was measured. Pure: no clock, no threads.
+
+Reasons and measurements: docs/design.md, "AUTOTUNE".
+"""
 
 from __future__ import annotations
 

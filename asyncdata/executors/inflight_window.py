@@ -1,4 +1,7 @@
-"""The elements in flight: groups that workers process, in the order of the input."""
+"""The elements in flight: groups that workers process, in the order of the input.
+
+Reasons and measurements: docs/design.md, "AUTOTUNE".
+"""
 
 from __future__ import annotations
 
@@ -49,7 +52,8 @@ class InFlightWindow:
     """Groups in flight between the task that reads the input and the reader of the results.
 
     At most twice as many groups as there are workers: those being worked on, and as many that wait, either for a
-    worker or (in order) for an earlier group.
+    worker or (in order) for an earlier group. All of it belongs to the loop of the stages: workers call only `finished`
+    from their threads. Weights and loads are bytes for one element.
     """
 
     def __init__(

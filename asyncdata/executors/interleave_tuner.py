@@ -1,4 +1,7 @@
-"""InterleaveTuner: how many of an interleave's open inputs are read at once, found out while it runs."""
+"""InterleaveTuner: how many of an interleave's open inputs are read at once, found out while it runs.
+
+Reasons and measurements: docs/design.md, "AUTOTUNE".
+"""
 
 from __future__ import annotations
 

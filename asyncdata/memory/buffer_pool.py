@@ -1,4 +1,7 @@
-"""BufferPool: reuses the memory of large arrays, such as batches, once the last view of it is gone."""
+"""BufferPool: reuses the memory of large arrays, such as batches, once the last view of it is gone.
+
+Reasons and measurements: docs/design.md, "Memory".
+"""
 
 from __future__ import annotations
 

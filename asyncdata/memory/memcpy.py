@@ -1,4 +1,7 @@
-"""Copies of arrays: large ones are copied by several threads, as one core does not use the full memory bandwidth."""
+"""Copies of arrays: large ones are copied by several threads, as one core does not use the full memory bandwidth.
+
+Reasons and measurements: docs/design.md, "Memory".
+"""
 
 from __future__ import annotations
 

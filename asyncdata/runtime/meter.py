@@ -1,4 +1,7 @@
-"""Meters: the work and the times of each step of a running pipeline, recorded per block, not per element."""
+"""Meters: the work and the times of each step of a running pipeline, recorded per block, not per element.
+
+Reasons and measurements: docs/design.md, "Statistics".
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Encoding of positions: many tickets of one shape as a few strings, so that states stay small."""
+"""Encoding of positions: many tickets of one shape as a few strings, so that states stay small.
+
+Reasons and measurements: docs/design.md, "Order and resuming".
+"""
 
 from __future__ import annotations
 

@@ -2,6 +2,8 @@
 
 One side writes, one reads. They may run on one loop or on two, or the reader may be a plain thread. Neither side takes
 a lock: each announces that it is about to wait, checks again, and only then waits; the other wakes it at most once.
+
+Reasons and measurements: docs/design.md, "AUTOTUNE".
 """
 
 from __future__ import annotations
@@ -154,7 +156,8 @@ class BufferSize:
     When a reader finds it empty, it doubles if it was full before (the rule of tf.data's first prefetch tuner). It
     also grows while its capacity is less than eight milliseconds of work and 4 MB, or two milliseconds and 64 MB. A
     self-tuning buffer has a `share` of the budget, and holds at least one item. It begins with `first`: a number of
-    items, and their weight if it is known.
+    items, and their weight in bytes if it is known. It grows in the thread that reads, and is weighed in the one that
+    writes.
     """
 
     __slots__ = ("auto", "each", "filled", "items", "share", "since", "weight", "why", "written")
@@ -228,7 +231,10 @@ class BufferSize:
 
 
 class BlockQueue:
-    """A queue of blocks, bounded in items. A waiting reader increases a fixed bound by one."""
+    """A queue of blocks, bounded in items. A waiting reader increases a fixed bound by one.
+
+    The methods of each side run in that side's thread alone; `finish` is the writer's, `stop` is for any thread.
+    """
 
     def __init__(self, depth: BufferSize, writer: Signal, reader: Signal) -> None:
         self.depth = depth

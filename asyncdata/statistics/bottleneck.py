@@ -1,4 +1,7 @@
-"""The step that limits a pipeline, found from its statistics, and what to change."""
+"""The step that limits a pipeline, found from its statistics, and what to change.
+
+Reasons and measurements: docs/design.md, "Statistics".
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Limit: the number of concurrent requests to one endpoint, shared by all readers of the process."""
+"""Limit: the number of concurrent requests to one endpoint, shared by all readers of the process.
+
+Reasons and measurements: docs/design.md, "Objects in stores".
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Local files: bytes in the page cache are read at once on the event loop's thread, others in a reader thread."""
+"""Local files: bytes in the page cache are read at once on the event loop's thread, others in a reader thread.
+
+Reasons and measurements: docs/design.md, "Files and formats".
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
 """ReadAhead: reads an object in order, in parts that are requested in parallel; more of them if the reader waits.
 
 How many requests all readers make to one endpoint at once is bounded by `limit`.
+
+Reasons and measurements: docs/design.md, "Objects in stores".
 """
 
 from __future__ import annotations
@@ -58,7 +60,7 @@ class Ahead:
 
 
 class ReadAhead:
-    """The bytes of an object in blocks."""
+    """The bytes of an object in blocks; sizes are in bytes. It belongs to the loop that reads it."""
 
     def __init__(self, store: Parts, path: str, block_bytes: int, offset: int, runner: Runner | None) -> None:
         self._store = store

@@ -1,4 +1,7 @@
-"""Retries: translates errors of requests, and says which are transient and how long to wait before the next try."""
+"""Retries: translates errors of requests, and says which are transient and how long to wait before the next try.
+
+Reasons and measurements: docs/design.md, "Objects in stores".
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,8 @@
 """Heartbeats: where each worker writes which element it works on, so that this is known of one that has died, and where
-it reads which groups are no longer wanted."""
+it reads which groups are no longer wanted.
+
+Reasons and measurements: docs/design.md, "Worker processes".
+"""
 
 from __future__ import annotations
 

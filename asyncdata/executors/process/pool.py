@@ -1,4 +1,7 @@
-"""WorkerPool: the standard process pool, rebuilt when a worker dies, with all unfinished groups."""
+"""WorkerPool: the standard process pool, rebuilt when a worker dies, with all unfinished groups.
+
+Reasons and measurements: docs/design.md, "Worker processes".
+"""
 
 from __future__ import annotations
 

@@ -4,6 +4,8 @@ The side that sends owns `Slots`, takes the smallest free one that fits, and wri
 that are views of the slot, and frees it with the last of them. A slot's first byte says whether it is taken: the
 receiver clears it from a finalizer, without a lock and without a message. Before a process forks, it gives up the slots
 that its arrays use: they are never used again, and parent and child each write to memory of their own.
+
+Reasons and measurements: docs/design.md, "Worker processes".
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Workers in other processes: groups go out as tasks, and results come back into their elements' places."""
+"""Workers in other processes: groups go out as tasks, and results come back into their elements' places.
+
+Reasons and measurements: docs/design.md, "Worker processes".
+"""
 
 from __future__ import annotations
 
