@@ -54,7 +54,7 @@ class NpyParser(ColumnParser):
         self._content = bytearray()  # of a file that cannot be read row by row
         self._is_zip = False
         self._left = 0  # rows that are still to come
-        self._magic = self._start = b""
+        self._start = b""
 
     @property
     def _by_rows(self) -> bool:
