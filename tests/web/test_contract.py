@@ -57,7 +57,7 @@ def test_connections_that_break_lose_and_repeat_nothing(driver: Any, monkeypatch
     assert driver.gate.connections <= 12 * getattr(driver, "connections", 1)
 
 
-@pytest.mark.parametrize("kills", [2, pytest.param(8, marks=[pytest.mark.slow, pytest.mark.timeout(900)])])
+@pytest.mark.parametrize("kills", [2, pytest.param(20, marks=[pytest.mark.slow, pytest.mark.timeout(900)])])
 @pytest.mark.parametrize("driver", ["redis", "nats", GATED_KAFKA], indirect=True)
 def test_good_messages_are_trained_on_once_whoever_is_killed(driver: Any, kills: int, tmp_path: Path) -> None:
     """The trainer is killed, and the server, or its connections where it keeps nothing, as many times each."""

@@ -387,7 +387,7 @@ def test_a_state_is_of_one_channel(tmp_path: Path) -> None:
         list(numbers(tmp_path / "b").iterate(state=state))
 
 
-@pytest.mark.parametrize("kills", first_by_default([1, 5], 1))
+@pytest.mark.parametrize("kills", first_by_default([1, 10], 1))
 def test_a_writer_that_is_killed_loses_nothing_it_acknowledged(kills: int, tmp_path: Path) -> None:
     """A client sends numbers by their keys, again where it got no answer."""
     assert killed(PROGRAMS / "writer.py", tmp_path / "channel", tmp_path / "acknowledged", kills=kills) == 0

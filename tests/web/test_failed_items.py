@@ -186,7 +186,7 @@ def test_a_letter_that_was_written_in_part_is_written_again(tmp_path: Path) -> N
     assert [json.loads(letter.body) for letter in letters(tmp_path)] == [[{"x": 0}], [{"y": 0}]]
 
 
-@pytest.mark.parametrize("kills", [2, pytest.param(8, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kills", [2, pytest.param(20, marks=pytest.mark.slow)])
 def test_a_service_that_is_killed_trains_on_each_good_item_and_keeps_each_bad_one_once(
     kills: int, tmp_path: Path
 ) -> None:
