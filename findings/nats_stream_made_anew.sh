@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # NATS JetStream: a stream that is deleted and made anew at once, by the same name, may hold the messages of the deleted
 # one. Both replies say success, and the new stream has another time of creation: the server finds the files of the
-# deleted stream that it has not removed yet, and puts them back. One try in ten to three ends so.
+# deleted stream that it has not removed yet, and puts them back. On a busy machine one try in three ends so, on an idle
+# one in some hundreds.
 set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
@@ -32,9 +33,9 @@ async def connected():
 async def main():
     client = await connected()
     stream = client.jetstream()
-    tries, kept, end = 0, 0, time.monotonic() + 60
+    tries, kept, end = 0, 0, time.monotonic() + 120
     await stream.add_stream(name="numbers", subjects=["numbers"])
-    while time.monotonic() < end and kept < 5:
+    while time.monotonic() < end and not kept:
         tries += 1
         await stream.purge_stream("numbers")
         await stream.publish("numbers", b"old")
@@ -63,5 +64,5 @@ sys.exit(status)
 PROGRAM
 "$folder/venv/bin/python" "$folder/program.py" "$folder/venv/bin/nats-server" "$folder/store" 2>/dev/null
 # Output: nats-server: v2.15.1
-# try 3: made anew at 2026-11-28 04:49:21.970235+00:00, holds 1 message: b'old'
-# 5 of 15 new streams had a message of the deleted one
+# try 266: made anew at 2026-11-28 04:59:01.313306+00:00, holds 1 message: b'old'
+# 1 of 266 new streams had a message of the deleted one
