@@ -31,7 +31,7 @@ def nothing_is_left() -> Iterator[None]:
     before = children()
     with leaves_nothing():
         yield
-    assert children() == before
+    assert set(children()) <= set(before)  # one that an earlier test started may end meanwhile
 
 
 def children() -> list[int]:
