@@ -574,6 +574,7 @@ class Dataset(Transformations[T_co]):
         `start="new"` at the next one. From a state, which has an offset for each partition, it resumes exactly after
         the last element; nothing is committed. Records that were removed before they were read are a `DataLossError`
         that says how many offsets they had, and those behind them follow; keys that compaction removed are no error.
+        Several readers share the partitions by `shard` right after it.
 
         `servers` are `"host:port"`, several with commas. `client` has further arguments of `AIOKafkaConsumer`, as for
         SASL and TLS. Needs `pip install 'asyncdata[kafka]'`.

@@ -616,7 +616,9 @@ class Transformations(Grouping[T_co]):
         up, else from the variables of launchers (`WORLD_SIZE` and `RANK`, SLURM's, MPI's); `PlanError` if there are
         none. Each process must read the elements in the same order, so a `shuffle` or `list_files` before it needs a
         seed. Without arguments, `PlanError` if it has none; with arguments that is not checked, as the shares may be
-        read in one process.
+        read in one process. A topic of Kafka, whose records come in another order to each reader, is divided by its
+        partitions: partition p goes to share `p % num_shards`. `PlanError` if other steps are between the two, or if
+        the source gives each element to one reader anyway, as a `Channel` does.
 
         Some shares have one element more than others. With `drop_remainder` they are equal, and the last elements are
         left out; with `pad_remainder` they are made equal: each element is then a pair of itself and True, or of a copy

@@ -239,6 +239,15 @@ class Node:
         return None
 
     @property
+    def own_order(self) -> str:
+        """Why each process reads other elements, or in another order, so that `shard` cannot divide them by number."""
+        return ""
+
+    def divided(self, share: Share) -> Node | None:
+        """Return a source that gives a share of its elements by itself; `None` if they are divided by number."""
+        return None
+
+    @property
     def shared(self) -> bool:
         """Whether it gives one of several shares."""
         return self.share is not None or any(node.shared for node in self.inputs)

@@ -56,7 +56,7 @@ class Shard(Unary):
     pad_remainder: bool = False
 
     @staticmethod
-    def of(plan: Node, num_shards: int | None, index: int | None, drop: bool, pad: bool) -> Shard:
+    def of(plan: Node, num_shards: int | None, index: int | None, drop: bool, pad: bool) -> Node:
         """Return the node for one share of a plan; the default is this process's."""
         if drop and pad:
             raise PlanError("shard() can drop the last elements or pad them, not both")
@@ -67,6 +67,10 @@ class Shard(Unary):
         shards = check_count("shard", "num_shards", num_shards, 1)
         if (number := check_count("shard", "index", index, 0)) >= shards:
             raise PlanError(f"shard(index=) must be less than num_shards={shards}, got {index}")
+        if (own := plan.divided(Share(shards, number))) is not None and not (drop or pad):
+            return own
+        if shards > 1:
+            check_same_elements(plan)
         return Shard(plan, shards, number, drop, pad)
 
     def stage(self) -> Fold:
@@ -133,6 +137,16 @@ class Shard(Unary):
                 done += len(some)
                 valid = [not is_padding(ticket) for ticket in some]
                 yield with_mask(Block(block.items, ReplayedTickets(some, 0, len(some), END), block.failed), valid)
+
+
+def check_same_elements(plan: Node) -> None:
+    """Raise `PlanError` if every process reads other elements, or in another order, so that numbers divide nothing."""
+    for node in nodes_of(plan):
+        if node.own_order:
+            raise PlanError(
+                f"shard() divides elements by their numbers, which differ between processes: {node.label()} "
+                f"{node.own_order}"
+            )
 
 
 def check_same_order(plan: Node) -> None:

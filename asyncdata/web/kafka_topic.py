@@ -6,7 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any, Final, TypeAlias, cast, final
 
@@ -17,8 +17,9 @@ from asyncdata.graph.node import ELSEWHERE, PHYSICAL, Node, in_turn
 from asyncdata.graph.stages import Produce
 from asyncdata.redaction import redacted
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
+from asyncdata.runtime.resharding import Resharding, Share
 from asyncdata.runtime.source_state import RestorableItem, SourceSnapshot
-from asyncdata.runtime.tickets import Position, Ticket, Tickets
+from asyncdata.runtime.tickets import END, Position, Ticket, Tickets
 from asyncdata.sources.stateful import StreamPlace
 from asyncdata.system.optional_packages import require
 from asyncdata.web.queue_reader import MESSAGES, Begin
@@ -40,10 +41,16 @@ PARTITIONS_SECONDS: Final = 30.0
 Offsets: TypeAlias = dict[int, int]
 """The offset of the next record of each partition."""
 
+WHOLE: Final = Share(1, 0)
+
 
 @dataclass(frozen=True, eq=False)
 class KafkaTopic(Node):
-    """The records of a topic: those of a partition in order, those of several as they come."""
+    """The records of a topic: those of a partition in order, those of several as they come.
+
+    A share of it reads some of the partitions. Its elements have every n-th ordinal, so that those of no two shares are
+    the same, also after the number of shares has changed.
+    """
 
     servers: str = field(repr=False, metadata=ELSEWHERE)
     topic: str = field(metadata=ELSEWHERE)
@@ -51,6 +58,7 @@ class KafkaTopic(Node):
     follow: bool = field(default=True, metadata=PHYSICAL)
     give_up_seconds: float = field(default=300.0, repr=False, metadata=PHYSICAL)
     client: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False, metadata=ELSEWHERE)
+    part: Share | None = field(default=None, metadata=ELSEWHERE)
 
     def stage(self) -> Produce:
         return Produce(self.blocks)
@@ -68,15 +76,48 @@ class KafkaTopic(Node):
         return f"{self.label()} resumes at the offset of each partition"
 
     def label(self) -> str:
+        return self.identity if self.part is None else f"{self.identity}.{self.part}"
+
+    @property
+    def identity(self) -> str:
         return f"from_kafka({self.topic})"
 
+    @property
+    def share(self) -> Share | None:
+        return self.part
+
+    @property
+    def own_order(self) -> str:
+        return (
+            "gives the records of several partitions as they arrive: put shard() right after it, once, without "
+            "drop_remainder or pad_remainder"
+        )
+
+    def divided(self, share: Share) -> Node | None:
+        return replace(self, part=share) if self.part is None else None
+
+    def reads(self, partition: int) -> bool:
+        """Return whether a partition is this share's."""
+        return self.part is None or partition % self.part.num_shards == self.part.number
+
     def read_before(self, position: Position) -> int | None:
-        return None if position == "end" else self.parse_position(position, StreamPlace.of).number
+        return None if position == END else self.parse_position(position, StreamPlace.of).number
+
+    def reshard(self, positions: Sequence[Position], resharding: Resharding) -> Position:
+        places = [self.parse_position(position, StreamPlace.of) for position in positions]
+        offsets: Offsets = {}
+        for index, place in enumerate(places):
+            if place.state is not None:
+                found = self.parse_position(place.state, self.offsets_in)
+                offsets |= {one: offset for one, offset in found.items() if one % len(places) == index}
+        share, most = resharding.share, max(place.number for place in places)
+        number = (most // share.num_shards + 1) * share.num_shards + share.number
+        return position_at(self.identity, offsets, number)
 
     def offsets_in(self, state: str) -> Offsets:
         """Return the offsets in a state; `ResumeError` if it is of another topic."""
         saved = json.loads(state)
-        if saved["queue"] != self.label():
+        if saved["queue"] != self.identity:
             raise ResumeError(
                 f"{self.label()}: the state is of {saved['queue']}; give the topic that it was saved with"
             )
@@ -94,7 +135,8 @@ class KafkaTopic(Node):
         if place.number and place.state is None:
             raise ResumeError(f"{self.label()}: the state has no offsets")
         offsets = None if place.state is None else self.parse_position(place.state, self.offsets_in)
-        number, reader = place.number, self.reader(scope)
+        share, reader = self.part or WHOLE, self.reader(scope)
+        number = share.number if place.state is None else place.number
         try:
             await reader.start(offsets)
             async with aclosing(reader.read(want)) as source:
@@ -105,29 +147,36 @@ class KafkaTopic(Node):
                         places = [reader.take_lost()]
                     else:
                         items, places = list(map(item_of, records)), reader.give(records)
-                    yield Block(
-                        items, KafkaTickets(self.label(), number, before, places), Failure in set(map(type, items))
-                    )
-                    number += len(items)
+                    ordinals = range(number, number + len(items) * share.num_shards, share.num_shards)
+                    tickets = KafkaTickets(self.identity, ordinals, before, places, dict(reader.given))
+                    yield Block(items, tickets, Failure in set(map(type, items)))
+                    number = ordinals.stop
         finally:
             reader.stopped.set()
 
     async def fetch(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
         """Yield records that were read before: the ticket of each has its partition and offset."""
-        wanted: dict[tuple[int, int], Ticket] = {}
+        places: dict[Ticket, tuple[int, int]] = {}
         for ticket in tickets:
             state = ticket.snapshot.state if isinstance(ticket, RestorableItem) else None
             saved: Any = json.loads(state) if isinstance(state, str) else {}
-            if saved.get("queue") != self.label() or "partition" not in saved:
+            if saved.get("queue") != self.identity or "partition" not in saved:
                 raise ResumeError(f"{self.label()}: the state has no offset for element {ticket!r:.40}")
-            wanted[saved["partition"], saved["offset"]] = ticket
+            places[ticket] = saved["partition"], saved["offset"]
         reader = self.reader(scope)
         try:
-            found = {wanted[place]: item for place, item in (await reader.records_at(list(wanted))).items()}
+            records = await reader.records_at([*places.values()])
+            found = {ticket: records[place] for ticket, place in places.items()}
         finally:
             reader.stopped.set()
         for block in in_turn(found, tickets, want):
             yield block
+
+
+def position_at(queue: str, offsets: Offsets, number: int) -> Position:
+    """Return the position of element `number`, which is read from these offsets on."""
+    following = {str(partition): offset for partition, offset in offsets.items()}
+    return {"state": {"queue": queue, "next": following}, "skip": 0, "number": number}
 
 
 def item_of(record: Any) -> dict[str, Any]:
@@ -153,6 +202,8 @@ class KafkaReader:
         self.again = Reconnecting(self.label, source.give_up_seconds)
         self.given: Offsets = {}
         """The offset behind what was given of each partition."""
+        self.reached: Offsets = {}
+        """The same with what was read last, and the marks of transactions behind it, which are no records."""
         self.lost: dict[int, int] = {}
         """The offset up to which the unread records of a partition were removed."""
         self.consumer: Any = None
@@ -211,7 +262,8 @@ class KafkaReader:
 
     async def start(self, offsets: Offsets | None) -> None:
         """Begin to read at some offsets, those of a state, or where the source says."""
-        partitions = await self.connect()
+        partitions = [one for one in await self.connect() if self.source.reads(one.partition)]
+        self.consumer.assign(partitions)
         oldest: dict[Any, int] = await self.consumer.beginning_offsets(partitions)
         newest: dict[Any, int] = await self.consumer.end_offsets(partitions)
         fresh = newest if offsets is None and self.source.begin == "new" else oldest
@@ -221,7 +273,7 @@ class KafkaReader:
             self.check(one, oldest[one], newest[one])
             self.consumer.seek(one, max(at, oldest[one]))
         self.refreshed = asyncio.get_running_loop().time()
-        if offsets is not None and (gone := offsets.keys() - self.given.keys()):
+        if offsets is not None and (gone := {*filter(self.source.reads, offsets)} - self.given.keys()):
             raise self.renewed(f"partition {min(gone)} is not there")
 
     def check(self, one: Any, oldest: int, newest: int) -> None:
@@ -248,11 +300,14 @@ class KafkaReader:
         """Note that records are given; return the partition and offset of each."""
         for record in records:
             self.given[record.partition] = record.offset + 1
+        self.given |= self.reached
         return [(record.partition, record.offset) for record in records]
 
     async def read(self, want: Demand) -> AsyncGenerator[list[Any] | DataLossError, None]:
         """Yield records, at least one, as many as are wanted; or the error that says how many were removed."""
-        ends = None if self.source.follow else await self.consumer.end_offsets(self.consumer.assignment())
+        ends: dict[Any, int] | None = None
+        if not self.source.follow:
+            ends = await self.consumer.end_offsets(self.consumer.assignment())
         while True:
             while self.lost:
                 partition = next(reversed(self.lost))
@@ -264,9 +319,12 @@ class KafkaReader:
             if ends is not None and all([await self.consumer.position(one) >= end for one, end in ends.items()]):
                 return
             found = await self.poll(min(want.items, MESSAGES))
-            if ends is not None:
-                ended = {one.partition: end for one, end in ends.items()}
-                found = [record for record in found if record.offset < ended[record.partition]]
+            ended: Offsets = {} if ends is None else {one.partition: end for one, end in ends.items()}
+            found = [record for record in found if record.offset < ended.get(record.partition, record.offset + 1)]
+            positions: Offsets = {
+                one.partition: await self.consumer.position(one) for one in self.consumer.assignment()
+            }
+            self.reached = {one: min(at, ended.get(one, at)) for one, at in positions.items() if one not in self.lost}
             if found:
                 yield found
 
@@ -296,7 +354,7 @@ class KafkaReader:
         self.refreshed = now
         await self.consumer.topics()
         there: set[int] = self.consumer.partitions_for_topic(self.source.topic) or set[int]()
-        new = there - self.given.keys()
+        new = {*filter(self.source.reads, there)} - self.given.keys()
         if not new:
             return
         self.given.update(dict.fromkeys(new, 0))
@@ -352,24 +410,31 @@ class KafkaReader:
 class KafkaTickets(Tickets):
     """The tickets of records that were given together, each with its partition and offset."""
 
-    __slots__ = ("before", "label", "places", "start")
+    __slots__ = ("before", "behind", "ordinals", "places", "queue")
 
-    def __init__(self, label: str, start: int, before: Offsets, places: Sequence[tuple[int, int]]) -> None:
-        self.label = label
-        self.start = start
+    def __init__(
+        self, queue: str, ordinals: range, before: Offsets, places: Sequence[tuple[int, int]], behind: Offsets
+    ) -> None:
+        self.queue = queue
+        self.ordinals = ordinals
         self.before = before
         """The offsets before the first of them."""
         self.places = places
+        self.behind = behind
+        """The offsets after the last of them."""
 
     def __len__(self) -> int:
         return len(self.places)
 
     def __getitem__(self, index: int) -> RestorableItem:
         partition, offset = self.places[index]
-        state = json.dumps({"queue": self.label, "partition": partition, "offset": offset})
-        return RestorableItem.at(self.start + index, SourceSnapshot(self.start + index, state))
+        state = json.dumps({"queue": self.queue, "partition": partition, "offset": offset})
+        number = self.ordinals[index]
+        return RestorableItem.at(number, SourceSnapshot(number, state))
 
     def at(self, count: int) -> Position:
+        number = self.ordinals.start + count * self.ordinals.step
+        if count == len(self):
+            return position_at(self.queue, self.behind, number)
         offsets = {**self.before, **{partition: offset + 1 for partition, offset in self.places[:count]}}
-        state = {"queue": self.label, "next": {str(partition): offset for partition, offset in offsets.items()}}
-        return {"state": state, "skip": 0, "number": self.start + count}
+        return position_at(self.queue, offsets, number)

@@ -56,6 +56,10 @@ class Queued(IteratorSource):
         return pump.tickets(start, stop)
 
     @property
+    def own_order(self) -> str:
+        return "" if self.queue.reader().group is None else "gives each message to one reader of the group"
+
+    @property
     def may_grow(self) -> bool:
         reader = self.queue.reader()
         return reader.group is None and not reader.follow

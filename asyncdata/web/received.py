@@ -77,6 +77,10 @@ class Received(Node):
         return False
 
     @property
+    def own_order(self) -> str:
+        return "gives each item to one reader"
+
+    @property
     def process_bound_reason(self) -> str:
         return "a Channel belongs to its process"
 

@@ -53,6 +53,10 @@ class Stored(Node):
         return False
 
     @property
+    def own_order(self) -> str:
+        return "deletes items as it delivers them" if self.ack == "delivered" else ""
+
+    @property
     def may_grow(self) -> bool:
         return not self.follow
 

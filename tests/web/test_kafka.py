@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import json
+import random
 import shutil
 import ssl
 import subprocess
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import asyncdata as ad
+from asyncdata.checkpoint import merge_states
 from asyncdata.web import kafka_topic
 from tests.ports import reserved_ports
 from tests.web.gates import Gate, virtual_pauses
@@ -66,6 +69,72 @@ def test_states_resume_exactly_in_each_partition(shuffled: bool, broker: KafkaSe
     assert sorted(found) == [*range(30)]
     broker.send(topic, range(30, 34))
     assert sorted(ds.iterate(state=state)) == [30, 31, 32, 33]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_partitions_move_between_readers_that_stop_and_resume(seed: int, broker: KafkaServer) -> None:
+    """In each round some readers share the partitions, deliver some records each, and stop; more records come."""
+    rng = random.Random(seed)
+    partitions = (5, 5, 2)[seed % 3]
+    topic = broker.topic(partitions)
+    found, state, sent = list[int](), None, 0
+    for number in range(6):
+        count = 30 if number < 5 else 0
+        broker.send(topic, range(sent, sent + count), partitions)
+        sent += count
+        readers, states = rng.randint(1, 3), list[Any]()
+        for index in range(readers):
+            ds = ad.Dataset.from_kafka(broker.servers, topic, follow=False).shard(readers, index)
+            ds = ds.map(lambda record: int(record["value"]))
+            ds = (ds.shuffle(4, seed=1) if seed else ds).batch(3)
+            with ds.iterate(state=state) as batches:
+                some = batches if number == 5 else islice(batches, rng.randint(0, 4))
+                found += [int(one) for batch in some for one in batch]
+                states.append(batches.state_dict())
+        state = json.loads(json.dumps(merge_states(states)))
+    assert sorted(found) == [*range(sent)]
+
+
+def test_records_are_not_divided_by_their_numbers() -> None:
+    """Which differ between readers: they would lose some, and repeat others."""
+    ds = ad.Dataset.from_kafka("localhost:9092", "numbers")
+    assert "from_kafka(numbers).shard(2, 1)" in str(ds.shard(2, 1).map(len))
+    for wrong in (
+        lambda: ds.map(len).shard(2, 0),
+        lambda: ds.shard(2, 0, drop_remainder=True),
+        lambda: ds.shard(2, 0).shard(2, 0),
+        lambda: ad.Dataset.from_redis_stream("redis://x", "numbers", group="trainers").shard(2, 0),
+        lambda: ad.Dataset.from_nats("nats://x", "numbers", durable="trainers").shard(2, 0),
+        lambda: ad.Dataset.from_channel(ad.Channel()).shard(2, 0),
+        lambda: ad.Dataset.from_channel("spool", ack="delivered").shard(2, 0),
+    ):
+        with pytest.raises(ad.PlanError, match=r"divides elements by their numbers"):
+            wrong()
+
+
+def test_the_mark_of_a_transaction_that_is_removed_is_no_lost_record(
+    broker: KafkaServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """This broker has no transactions, so the client is told that a mark stands behind the last record."""
+    topic, client = broker.topic(1), aiokafka.AIOKafkaConsumer
+    broker.send(topic, range(3), 1)
+    position = client.position
+
+    async def behind_mark(self: Any, partition: Any) -> int:
+        at = await position(self, partition)
+        return int(at) + (at == 3)
+
+    async def removed(_: Any, partitions: Iterable[Any]) -> dict[Any, int]:
+        return dict.fromkeys(partitions, 4)
+
+    ds = ad.Dataset.from_kafka(broker.servers, topic)
+    monkeypatch.setattr(client, "position", behind_mark)
+    with ds.iterate() as records:
+        assert values(next(records) for _ in range(3)) == [0, 1, 2]
+        state = records.state_dict()
+    for method in ("beginning_offsets", "end_offsets"):
+        monkeypatch.setattr(client, method, removed)
+    assert list(ad.Dataset.from_kafka(broker.servers, topic, follow=False).iterate(state=state)) == []
 
 
 def test_what_a_state_has_delivered_is_committed_for_lag_monitors(broker: KafkaServer) -> None:
@@ -209,7 +278,7 @@ def test_a_topic_that_was_made_anew_is_told(broker: KafkaServer, monkeypatch: py
         state = records.state_dict()
     other = broker.topic()
     broker.send(other, [0])
-    monkeypatch.setattr(kafka_topic.KafkaTopic, "label", lambda _: "from_kafka(numbers)")
+    monkeypatch.setattr(kafka_topic.KafkaTopic, "identity", "from_kafka(numbers)")
     state = json.loads(json.dumps(state).replace(topic, "numbers"))
     del state["checksum"]
     with pytest.raises(ad.DataLossError, match="made anew: partition 0 was read up to 4, and ends at 1"):
