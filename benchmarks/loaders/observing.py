@@ -63,7 +63,7 @@ def unobserved() -> Generator[None]:
     def nothing(*_: Any) -> None:
         return None
 
-    names = ("made", "gave", "awaited", "collected", "waited", "was_full")
+    names = ("record", "gave", "awaited", "collected", "waited", "was_full")
     replaced = [patch.object(Meter, name, nothing) for name in names]
     replaced += [patch.object(Meter, "timed", lambda _, blocks: blocks)]
     replaced += [patch.object(node, "metered", lambda source, *_: source)]
