@@ -410,13 +410,13 @@ class KafkaReader:
 class KafkaTickets(Tickets):
     """The tickets of records that were given together, each with its partition and offset."""
 
-    __slots__ = ("before", "behind", "ordinals", "places", "queue")
+    __slots__ = ("before", "behind", "numbers", "places", "queue")
 
     def __init__(
         self, queue: str, ordinals: range, before: Offsets, places: Sequence[tuple[int, int]], behind: Offsets
     ) -> None:
         self.queue = queue
-        self.ordinals = ordinals
+        self.numbers = ordinals
         self.before = before
         """The offsets before the first of them."""
         self.places = places
@@ -429,11 +429,11 @@ class KafkaTickets(Tickets):
     def __getitem__(self, index: int) -> RestorableItem:
         partition, offset = self.places[index]
         state = json.dumps({"queue": self.queue, "partition": partition, "offset": offset})
-        number = self.ordinals[index]
+        number = self.numbers[index]
         return RestorableItem.at(number, SourceSnapshot(number, state))
 
     def at(self, count: int) -> Position:
-        number = self.ordinals.start + count * self.ordinals.step
+        number = self.numbers.start + count * self.numbers.step
         if count == len(self):
             return position_at(self.queue, self.behind, number)
         offsets = {**self.before, **{partition: offset + 1 for partition, offset in self.places[:count]}}
