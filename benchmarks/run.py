@@ -22,6 +22,7 @@ BENCHMARKS = (
     "pace",
     "guide",
     "loaders/audit",
+    "loaders/audit_simulated",
     "loaders/autotune",
     "loaders/cluster_simulated",
     "loaders/jpeg",
