@@ -7,6 +7,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Sequence
 from concurrent.futures import Future
+from copy import deepcopy
 from itertools import groupby
 from math import prod
 from typing import Any, ClassVar, Final, final
@@ -78,7 +79,9 @@ class ArrayRows:
             for chunk, numbers in groupby(indices, lambda number: number // self.step):
                 parts.append(self.chunk(chunk)[[number - chunk * self.step for number in numbers]])
         rows = parts[0] if len(parts) == 1 else np.concatenate(parts)
-        if rows.base is not None:  # of something in memory
+        if rows.dtype.hasobject:  # as arrays of several lengths, of a chunk that is kept
+            rows = deepcopy(rows)
+        elif rows.base is not None:  # of something in memory
             rows = rows.copy()
         return ColumnBatch.of(rows, owned=True) or list(rows)
 

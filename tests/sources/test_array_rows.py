@@ -23,13 +23,14 @@ class Sliced:
     def __init__(self, chunks: tuple[int, ...] | None, damaged: int | None = None) -> None:
         self.shape, self.dtype, self.chunks = NUMBERS.shape, NUMBERS.dtype, chunks
         self.damaged = damaged
+        self.rows: Any = NUMBERS
         self.read: list[tuple[int, int]] = []
 
     def __getitem__(self, rows: Any) -> Any:
         self.read.append((rows.start, rows.stop))
         if self.damaged is not None and rows.start <= self.damaged < rows.stop:
             raise OSError("damaged")
-        return NUMBERS[rows]
+        return self.rows[rows]
 
 
 def hdf5(path: Path, mode: str = "r", **how: Any) -> Any:
@@ -181,3 +182,13 @@ def test_values_of_other_kinds(tmp_path: Path) -> None:
     text = pytest.importorskip("zarr").create_array(store={}, shape=(2,), chunks=(1,), dtype="str")
     text[:] = np.array(["one", "three"], object)
     assert list(ad.Dataset.from_source(text)) == ["one", "three"]
+
+
+def test_rows_that_are_objects_may_be_changed() -> None:
+    """As those of HDF5 with several lengths: the chunk that has them is kept."""
+    array = Sliced((8, 3, 2))
+    array.rows = np.empty(50, object)
+    array.rows[:] = [np.arange(length) for length in range(1, 51)]
+    for row in (ds := ad.Dataset.from_source(array).take(6)):
+        row.fill(100)
+    assert [row.tolist() for row in ds] == [[*range(length)] for length in range(1, 7)]
