@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain
-from typing import Any, Final, TypeAlias, cast, final
+from typing import Any, Final, NamedTuple, TypeAlias, cast, final
 
 from asyncdata.errors import DataLossError, PlanError, ResumeError
 from asyncdata.executors.function_call import noted
@@ -42,6 +42,22 @@ Offsets: TypeAlias = dict[int, int]
 """The offset of the next record of each partition."""
 
 WHOLE: Final = Share(1, 0)
+
+
+class Progress(NamedTuple):
+    """Where each partition is read next. One that is not named was added since, and is read from its beginning; or it
+    is `unread`, and is read from where the source says."""
+
+    offsets: Offsets
+    unread: Sequence[Sequence[Sequence[int]]] = ()
+    """The partitions of a share that nothing was read by, and which it was a share of."""
+
+    def is_unread(self, partition: int) -> bool:
+        """Return whether nothing was read by whoever was to read a partition."""
+        return any(all(partition % count == index for count, index in shares) for shares in self.unread)
+
+
+NOTHING_READ: Final = Progress({}, [[]])
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,22 +122,28 @@ class KafkaTopic(Node):
     def reshard(self, positions: Sequence[Position], resharding: Resharding) -> Position:
         places = [self.parse_position(position, StreamPlace.of) for position in positions]
         offsets: Offsets = {}
+        unread: list[Sequence[Sequence[int]]] = []
         for index, place in enumerate(places):
-            if place.state is not None:
-                found = self.parse_position(place.state, self.offsets_in)
-                offsets |= {one: offset for one, offset in found.items() if one % len(places) == index}
+            found = self.progress(place)
+            offsets |= {one: offset for one, offset in found.offsets.items() if one % len(places) == index}
+            unread += [[[len(places), index], *shares] for shares in found.unread]
         share, most = resharding.share, max(place.number for place in places)
         number = (most // share.num_shards + 1) * share.num_shards + share.number
-        return position_at(self.identity, offsets, number)
+        return position_at(self.identity, offsets, number, unread)
 
-    def offsets_in(self, state: str) -> Offsets:
-        """Return the offsets in a state; `ResumeError` if it is of another topic."""
+    def progress(self, place: StreamPlace) -> Progress:
+        """Return where each partition is read next."""
+        return NOTHING_READ if place.state is None else self.parse_position(place.state, self.progress_in)
+
+    def progress_in(self, state: str) -> Progress:
+        """Return what a state says; `ResumeError` if it is of another topic."""
         saved = json.loads(state)
         if saved["queue"] != self.identity:
             raise ResumeError(
                 f"{self.label()}: the state is of {saved['queue']}; give the topic that it was saved with"
             )
-        return {int(partition): int(offset) for partition, offset in saved["next"].items()}
+        unread = [[[int(count), int(index)] for count, index in shares] for shares in saved.get("unread", ())]
+        return Progress({int(partition): int(offset) for partition, offset in saved["next"].items()}, unread)
 
     def reader(self, scope: Scope) -> KafkaReader:
         """Return a reader, whose connections end with the scope."""
@@ -134,11 +156,11 @@ class KafkaTopic(Node):
         place = self.parse_position(position, StreamPlace.of)
         if place.number and place.state is None:
             raise ResumeError(f"{self.label()}: the state has no offsets")
-        offsets = None if place.state is None else self.parse_position(place.state, self.offsets_in)
+        progress = self.progress(place)
         share, reader = self.part or WHOLE, self.reader(scope)
         number = share.number if place.state is None else place.number
         try:
-            await reader.start(offsets)
+            await reader.start(progress)
             async with aclosing(reader.read(want)) as source:
                 async for records in source:
                     before = dict(reader.given)
@@ -173,10 +195,11 @@ class KafkaTopic(Node):
             yield block
 
 
-def position_at(queue: str, offsets: Offsets, number: int) -> Position:
+def position_at(queue: str, offsets: Offsets, number: int, unread: Sequence[Sequence[Sequence[int]]] = ()) -> Position:
     """Return the position of element `number`, which is read from these offsets on."""
     following = {str(partition): offset for partition, offset in offsets.items()}
-    return {"state": {"queue": queue, "next": following}, "skip": 0, "number": number}
+    state = {"queue": queue, "next": following, **({"unread": unread} if unread else {})}
+    return {"state": state, "skip": 0, "number": number}
 
 
 def item_of(record: Any) -> dict[str, Any]:
@@ -260,20 +283,19 @@ class KafkaReader:
         failure.__cause__ = error
         await self.again.wait(failure)
 
-    async def start(self, offsets: Offsets | None) -> None:
-        """Begin to read at some offsets, those of a state, or where the source says."""
+    async def start(self, progress: Progress) -> None:
+        """Begin to read at the offsets of a state, or where the source says."""
         partitions = [one for one in await self.connect() if self.source.reads(one.partition)]
         self.consumer.assign(partitions)
         oldest: dict[Any, int] = await self.consumer.beginning_offsets(partitions)
         newest: dict[Any, int] = await self.consumer.end_offsets(partitions)
-        fresh = newest if offsets is None and self.source.begin == "new" else oldest
         for one in partitions:
-            at = fresh[one] if offsets is None else offsets.get(one.partition, oldest[one])
-            self.given[one.partition] = at
+            fresh = newest if self.source.begin == "new" and progress.is_unread(one.partition) else oldest
+            self.given[one.partition] = progress.offsets.get(one.partition, fresh[one])
             self.check(one, oldest[one], newest[one])
-            self.consumer.seek(one, max(at, oldest[one]))
+            self.consumer.seek(one, max(self.given[one.partition], oldest[one]))
         self.refreshed = asyncio.get_running_loop().time()
-        if offsets is not None and (gone := {*filter(self.source.reads, offsets)} - self.given.keys()):
+        if gone := {*filter(self.source.reads, progress.offsets)} - self.given.keys():
             raise self.renewed(f"partition {min(gone)} is not there")
 
     def check(self, one: Any, oldest: int, newest: int) -> None:

@@ -95,6 +95,26 @@ def test_partitions_move_between_readers_that_stop_and_resume(seed: int, broker:
     assert sorted(found) == [*range(sent)]
 
 
+def test_merged_states_begin_with_new_records_where_nothing_was_read(broker: KafkaServer) -> None:
+    """A share whose partitions had no new record, also if its merged state is merged again."""
+    topic = broker.topic(6)
+    broker.send(topic, range(60), 6)
+    source = ad.Dataset.from_kafka(broker.servers, topic, start="new", follow=False)
+
+    def share(count: int, index: int) -> ad.Dataset[int]:
+        return source.shard(count, index).map(lambda record: int(record["value"]))
+
+    state = None
+    for count in (3, 2):
+        states = list[Any]()
+        for index in range(count):
+            with share(count, index).iterate(state=state) as numbers:
+                assert [*numbers] == []
+                states.append(numbers.state_dict())
+        state = json.loads(json.dumps(merge_states(states)))
+    assert [[*share(count, 0).iterate(state=state)] for count in (1, 4)] == [[], []]
+
+
 def test_records_are_not_divided_by_their_numbers() -> None:
     """Which differ between readers: they would lose some, and repeat others."""
     ds = ad.Dataset.from_kafka("localhost:9092", "numbers")
