@@ -162,7 +162,7 @@ class Loader(Closable, Generic[T]):
         return self._latest or self._begin(self.dataset.iterate())
 
     def _begin(self, batches: DatasetIterator[Any], resumed: bool = False) -> LoaderIterator[T]:
-        self._latest = LoaderIterator(self.dataset, batches, self._convert, resumed)
+        self._latest, self._ended = LoaderIterator(self.dataset, batches, self._convert, resumed), None
         return self._latest
 
     def __len__(self) -> int:
@@ -230,18 +230,19 @@ class Loader(Closable, Generic[T]):
         """
         caller = caller_of(currentframe())
         current = self._current
-        if self._ended is not None and self._ended.begun and not current.begun:
+        if self._ended is not None and not current.begun:  # the other ranks may not have ended that epoch
             current = self._ended
         return gathered_state(current.state_dict(batches_ahead(caller)), caller)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Resume from `state` in the next iteration; `ResumeError` if it is of another pipeline."""
         batches = self.dataset.iterate(state=own_state(state))
-        self._ended = None
+        ended = None
         if is_end(batches.state_dict(), self.dataset.cardinality()):
-            self._ended = LoaderIterator(self.dataset, batches, self._convert)
+            ended = LoaderIterator(self.dataset, batches, self._convert)
             batches = self.dataset.iterate()
         self._begin(batches, resumed=True)
+        self._ended = ended
 
     def state_before(self, step: int, *, epoch: int | None = None) -> dict[str, Any]:
         """Return the state before a step of an epoch, from the log of `Options(record=)`: see `Dataset.state_before`.

@@ -33,3 +33,26 @@ def test_a_rank_without_a_batch_gives_what_it_is_told_until_none_has_any(monkeyp
     assert list(steps) == []
     assert numbers == [0, 1, 0, 0, 1, 1]
     assert loader.epoch == 1
+
+
+def test_a_state_at_the_end_of_an_epoch_stays_so_until_a_batch_is_read_and_no_longer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    others = iter([0, 1, 0, 1, 1, 1, 0, 0, 1, 2, 1])  # they have a batch left of the first epoch
+
+    def least(number: int, _: Any) -> int:
+        return min(number, next(others))
+
+    monkeypatch.setattr(even_steps, "least", least)
+    ds = ad.Dataset.range(4).batch(2)
+    loader = Loader(ds)
+    with ds.iterate() as batches:
+        assert len([next(batches), next(batches)]) == 2
+        loader.load_state_dict(batches.state_dict())
+    assert loader.state_dict()["epoch"] == 0
+    steps = loader.even_steps()
+    assert loader.state_dict()["epoch"] == 0
+    assert list(steps) == [None]
+    assert len(list(loader.even_steps())) == 2
+    loader.even_steps()
+    assert loader.state_dict()["epoch"] == 2
