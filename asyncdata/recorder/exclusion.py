@@ -54,6 +54,9 @@ PASSED_BELOW: Final = (Map, Filter, Prefetch)
 WHEREVER: Final = ("turn", "tokens", "padding", "state", "ticket")
 """What `locate` says of a record that does not tell it from others."""
 
+NAMES: Final = ("file", "record", "source", "index", "dataset", "inside", "row", *WHEREVER)
+"""What `locate` says of a record that can be left out."""
+
 NOT_BY_NUMBER: Final = (Unbatch, Zip, Cache, Choose)
 """Steps whose tickets do not end with the number of a record in its source."""
 
@@ -181,12 +184,17 @@ def check_record(record: Mapping[str, Any]) -> Record:
         raise PlanError(f"{record['unknown']} does not tell which records are in its elements: exclude() before it")
     if "cache" in record:
         raise PlanError(f"elements of {record['cache']} have only numbers there: call exclude() before it")
-    number = record.get("record", record.get("index"))
+    kind = "record" if "source" not in record and "record" in record else "index"
+    number, is_file = record.get(kind), "file" in record
     named = isinstance(record.get("file", record.get("source")), str)
-    if not named or not (type(number) is int or ("file" in record and "record" not in record)):
+    if not named or not ((type(number) is int and number >= 0) or (is_file and number is None)):
         raise PlanError(
             "a record to leave out is a file and a number, as {'file': 'a.tfrecord', 'record': 12}, or a source and a "
             f"number, as {{'source': 'range(5)', 'index': 3}}, as locate() returns it; got {dict(record)!r:.120}"
+        )
+    if others := [name for name in record if name not in NAMES]:  # no record has it, so none would be left out
+        raise PlanError(
+            f"a record to leave out has no {others[0]!r}, but some of {', '.join(NAMES)}; got {record!r:.120}"
         )
     return dict(record)
 
@@ -206,6 +214,16 @@ def check_sources(plan: Node, wanted: Sequence[Record]) -> None:
             name = record["file"]
             if not any(path == name or path.endswith((f"/{name}", f"\\{name}")) for path in files):
                 raise PlanError(f"this pipeline does not read {name}; it reads {', '.join(files[:10]) or 'no files'}")
+        check_number(leaves, record)
+
+
+def check_number(leaves: Sequence[Node], record: Record) -> None:
+    """Raise `PlanError` for a number that no record of its source has, as far as that is known."""
+    if "index" in record and all(isinstance(node, ParsedFile) for node in leaves):
+        raise PlanError(f"a record of a file has its number as 'record', not as 'index'; got {record!r:.120}")
+    counts = [node.cardinality for node in leaves if "source" in record and node.label() == record["source"]]
+    if counts and all(0 <= count <= record["index"] for count in counts):
+        raise PlanError(f"{record['source']} has {max(counts)} elements, from 0 on; got {record!r:.120}")
 
 
 def files_of(node: Node) -> Sequence[str]:
