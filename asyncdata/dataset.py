@@ -1445,7 +1445,7 @@ def first_epoch(dataset: Dataset[U], epoch: int) -> list[U]:
 
     It is not possible if an event loop already runs here, or if the options choose another placement.
     """
-    options = dataset.options()
+    options = dataset.options().without("record")  # looking is no run
     if options.placement is None and running_loop() is None:
         options = options.merge(Options(placement="current"))
     with DatasetIterator[U](Planner(options), ResumePoint(dataset.plan, epoch)) as elements:

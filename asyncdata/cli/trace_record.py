@@ -45,17 +45,22 @@ def name_and_number(text: str) -> tuple[str, int | None]:
 def run(arguments: Namespace) -> int:
     """Print the steps."""
     ds, found, logs, unknown = pipeline_of(arguments.pipeline), 0, logs_in(arguments.logs), 0
+    names = dict[str, None]()
     for run in logs.runs:
         for step, (ticket, failed) in run.steps.items():
             unknown += ticket is None
             origin = {**run.header, "step": step, "ticket": None if ticket is None else encode(ticket_of(ticket))}
             for record in [] if ticket is None else ds.locate(origin):
+                names[name_of(record)] = None
                 if is_record(record, *arguments.record):
                     found += 1
                     how = ", which failed" if failed else ""
                     print(f"epoch {run.epoch}, step {step} of {run.rank}{how}: {words_of_record(record)} ({run.path})")
     if not found:
         print("in none of these logs", *(["as far as they can be read"] if logs.faults else []), sep=", ")
+        name, _ = arguments.record
+        if names and not any(is_named(other, name) for other in names):
+            print(f"they have no record of {name}, but of {', '.join([*names][:10])}")
     if unknown:
         print(f"of {unknown} steps it is not known which records they had")
     return 0 if found else 1
@@ -64,5 +69,12 @@ def run(arguments: Namespace) -> int:
 def is_record(record: Mapping[str, Any], name: str, number: int | None) -> bool:
     """Return whether a record is one that is meant; a file may be named without its folder."""
     place = record.get("record", record.get("index"))
-    found = str(record.get("file", record.get("source", record.get("cache", ""))))
-    return number in (None, place) and (found == name or found.endswith((f"/{name}", f"\\{name}")))
+    return number in (None, place) and is_named(name_of(record), name)
+
+
+def name_of(record: Mapping[str, Any]) -> str:
+    return str(record.get("file", record.get("source", record.get("cache", ""))))
+
+
+def is_named(found: str, name: str) -> bool:
+    return found == name or found.endswith((f"/{name}", f"\\{name}"))

@@ -7,6 +7,7 @@ parts, whose names have the time at which the run began, and a number: `run.2026
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import re
 from collections.abc import Iterator, Sequence
@@ -30,6 +31,9 @@ FULL: Final = 1 << 28
 PART: Final = re.compile(r"\.\d{8}T\d{12}-\d{6,}(?=(\.[^./\\]*)?$)")
 """What the name of a part has besides that of its log."""
 
+BEGIN: Final = b'{"log":'
+"""How a log begins."""
+
 SPECIAL: Final = re.compile(r"[*?\[]")
 """What means something in a pattern."""
 
@@ -43,6 +47,8 @@ class LogFiles:
     def __init__(self, record: str | os.PathLike[str], shares: Sequence[Sequence[int]]) -> None:
         self.path = log_path(record, shares)
         self.local = is_local(self.path)
+        if self.local:
+            check_writable(Path(self.path))
         self.began = f"{datetime.now(UTC):%Y%m%dT%H%M%S%f}"
         self.part = 0
 
@@ -63,6 +69,25 @@ class LogFiles:
         else:
             put_object(self.name(part), data)
         self.part = part
+
+
+def check_writable(path: Path) -> None:
+    """Raise at the beginning of a run what writing would raise at its first state, and make the folder of the log.
+
+    `PlanError` for a file that is no log: it would be spoilt.
+    """
+    if path.is_dir():
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+    if path.is_file():
+        with path.open("rb") as file:
+            start = file.read(len(BEGIN))
+        if not BEGIN.startswith(start):
+            raise PlanError(
+                f"record={str(path)!r} is a file that is no log of runs, and is not appended to: give another"
+            )
 
 
 def append(path: Path, data: bytes, first: bool) -> None:

@@ -119,8 +119,12 @@ def differences(runs: Sequence[Run]) -> list[str]:
 def differing(one: Sequence[Any], other: Sequence[Any]) -> str:
     """Say which step differs."""
     place = next((place for place, pair in enumerate(zip(one, other, strict=False)) if pair[0] != pair[1]), None)
-    if place is None:
-        return f"{len(one)} steps and {len(other)}"
+    if place is None:  # one goes on where the other ends
+        longer = max(one, other, key=len)
+        return (
+            f"{len(one)} steps and {len(other)}, the longer one with {longer[min(len(one), len(other))]} too; what is "
+            "made from a recorded dataset is recorded too: give it a log of its own, by Options(record=)"
+        )
     return f"{one[place]} and {other[place]}"
 
 

@@ -265,6 +265,27 @@ def test_logs_of_another_pipeline_or_seed_are_not_taken_together(tmp_path: Path)
     assert not found.complete
 
 
+def test_looking_is_not_recorded_and_a_dataset_that_is_made_from_a_recorded_one_is_named(tmp_path: Path) -> None:
+    ds = pipeline(tmp_path / "run.jsonl")
+    assert ds.peek().size == 4
+    assert len(ds.head(2)) == 2
+    train(ds)
+    (found,) = seen(tmp_path)
+    assert found.complete
+    _ = list(ds.take(2))
+    assert "with take(2) too" in str(seen(tmp_path)[0])
+
+
+def test_a_log_that_cannot_be_written_is_an_error_before_the_first_step(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    (data := tmp_path / "data.jsonl").write_text('{"text": "a"}\n')
+    wrong = {tmp_path: IsADirectoryError, tmp_path / "file" / "run.jsonl": OSError, data: ad.PlanError}
+    for record, error in wrong.items():
+        with pytest.raises(error):
+            pipeline(record).iterate()
+    assert data.read_text() == '{"text": "a"}\n'
+
+
 def test_an_iteration_without_a_log_writes_nothing_and_one_with_it_gives_the_same(tmp_path: Path) -> None:
     without = [batch.tolist() for batch in pipeline(None)]
     assert [*tmp_path.iterdir()] == []
@@ -303,7 +324,9 @@ def test_the_commands_audit_and_replay(tmp_path: Path, capsys: pytest.CaptureFix
     assert main(["trace-record", "range(10)", f"{program}:ds", str(log)]) == 0
     assert capsys.readouterr().out.count("range(10) index") == 10
     assert main(["trace-record", "range(10):99", f"{program}:ds", str(log)]) == 1
-    capsys.readouterr()
+    assert "no record of" not in capsys.readouterr().out
+    assert main(["trace-record", "range(9):1", f"{program}:ds", str(log)]) == 1
+    assert "no record of range(9), but of range(10)" in capsys.readouterr().out
     whole = log.read_bytes()
     log.write_bytes(whole[:-200])
     assert main(["audit", str(log)]) == 1
