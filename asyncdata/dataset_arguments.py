@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterable, Callable, Iterable, Iterator, Mapping, Sequence
 from inspect import isasyncgenfunction, iscoroutinefunction, isfunction
+from os import PathLike
 from typing import Any, TypeVar, cast
 
 from asyncdata.elements.structure import check_signature, paired, spec_of
@@ -128,6 +129,11 @@ def plan_of_source(source: Any, num_parallel_calls: int | None) -> Map:
 
     if is_array_in_file(source):
         source = ArrayRows(source)
+    if isinstance(source, (str, bytes, PathLike)):  # whose elements would be its characters
+        raise PlanError(
+            f"from_source needs an open array or another object with rows, got {source!r:.80}; open a file first, as "
+            "by h5py.File(path)[name] or zarr.open_array(path, mode='r'), or use the class for its format"
+        )
     if not hasattr(source, "__getitem__") or not hasattr(source, "__len__"):
         raise PlanError(f"from_source needs an object with __len__ and __getitem__, got {source!r:.80}")
     if hasattr(source, "iloc"):  # of pandas: a number in brackets is a label there

@@ -104,7 +104,7 @@ def found_at(source: str, storage: Storage = None) -> Found:
         return Found("Zarr", [folder], rows_of_zarr(folder)) if is_zarr(folder) else found_in(folder)
     is_file = is_local(source) and os.path.exists(local_path(source))  # though its name looks like a pattern
     if is_pattern(source) and not is_file:
-        paths = matching("asyncdata", source, storage)
+        paths = matching("SOURCE", source, storage)
     else:
         paths = [source] if is_local(source) or is_web(source) else objects_at(source, storage)
     return found_files(paths, storage)
@@ -115,7 +115,7 @@ def objects_at(url: str, storage: Storage) -> list[str]:
     store, path = store_for(url, StorageOptions.of("asyncdata", storage))
     if path and not path.endswith("/") and (found := [*store.list(path)]):
         return [entry.path for entry in found]
-    below = matching("asyncdata", f"{url.rstrip('/')}/*", storage)
+    below = matching("SOURCE", f"{url.rstrip('/')}/*", storage)
     return [path for path in below if not path.rpartition("/")[2].startswith(".")]
 
 

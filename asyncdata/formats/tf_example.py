@@ -201,7 +201,16 @@ def parse_single_example(serialized: bytes, features: Mapping[str, Feature]) -> 
     `serialized` is not a tf.Example.
     """
     found = read_features(serialized)
-    return {name: feature.parse(name, found[name]) for name, feature in features.items()}
+    try:
+        return {name: feature.parse(name, found[name]) for name, feature in features.items()}
+    except AttributeError:
+        for name, feature in features.items():
+            if not hasattr(feature, "parse"):  # as those of tf.io
+                kind = f"{type(feature).__module__}.{type(feature).__name__}"
+                raise PlanError(
+                    f"feature {name!r}: expected asyncdata's FixedLenFeature or VarLenFeature, got {kind}"
+                ) from None
+        raise
 
 
 def parse_example(serialized: Sequence[bytes], features: Mapping[str, Feature]) -> dict[str, Array | list[Any]]:
@@ -248,6 +257,11 @@ def read_features(serialized: bytes) -> Any:
         return example_class().FromString(serialized).features.feature
     except (decode_error(), UnicodeError) as error:
         raise DataLossError(f"not a tf.Example: {len(serialized)} bytes that do not parse") from error
+    except TypeError:
+        raise TypeError(
+            f"a serialized tf.Example is bytes, got {type(serialized).__name__}: parse_single_example takes one, "
+            "parse_example a batch of them"
+        ) from None
 
 
 def kind_of_dtype(dtype: DTypeLike) -> str:

@@ -47,6 +47,7 @@ class ArrayRows:
     counted: ClassVar = ("origin",)
 
     def __init__(self, array: Any) -> None:
+        check_open(array)
         if not array.shape:
             raise PlanError(f"from_source needs an array with rows, and this one holds a single value: {array!r:.80}")
         self.array = array
@@ -73,6 +74,7 @@ class ArrayRows:
     def __getitems__(self, indices: Sequence[int]) -> Any:
         """Return the rows with these numbers."""
         parts: list[Any] = []
+        check_open(self.array)
         if self.step == 1:
             parts = [np.asarray(self.array[start:stop]) for start, stop in runs(indices)]
         else:
@@ -102,6 +104,12 @@ class ArrayRows:
                 found.set_exception(error)
                 raise
         return found.result()
+
+
+def check_open(array: Any) -> None:
+    """Raise `ValueError` for an array of HDF5 whose file is closed; h5py's own errors do not say so."""
+    if is_hdf5(array) and not array:
+        raise ValueError("the HDF5 file of this array is closed: it must be open as long as the pipeline reads it")
 
 
 def origin_of(array: Any) -> tuple[str, ...]:

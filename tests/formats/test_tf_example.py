@@ -227,6 +227,15 @@ class TestBatch:
             assert caught.value.__notes__ == ["in example 1 of the batch"]
 
 
+def test_a_record_for_a_batch_and_features_of_others_are_errors_that_say_so() -> None:
+    example = make_example({"a": 1})
+    for parse, records in ((parse_example, example), (parse_single_example, [example])):
+        with pytest.raises(TypeError, match="parse_single_example takes one, parse_example a batch"):
+            parse(records, {"a": FixedLenFeature((), np.int64)})  # pyright: ignore[reportArgumentType]
+    with pytest.raises(PlanError, match=r"asyncdata's FixedLenFeature or VarLenFeature, got builtins\.object"):
+        parse_single_example(example, {"a": object()})  # pyright: ignore[reportArgumentType]
+
+
 def test_protobuf_is_imported_when_it_is_needed() -> None:
     program = """if True:
         import sys, asyncdata.formats.tf_example as example

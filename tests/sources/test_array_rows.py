@@ -137,6 +137,19 @@ def test_files_of_hdf5_that_other_processes_cannot_open(tmp_path: Path) -> None:
 
 
 @pytest.mark.formats
+def test_a_path_is_no_source_and_a_closed_file_is_an_error_that_says_so(tmp_path: Path) -> None:
+    array = hdf5(tmp_path / "a.h5")["a"]
+    ds = ad.Dataset.from_source(array)
+    array.file.close()
+    for read in (ds.peek, lambda: ad.Dataset.from_source(array)):
+        with pytest.raises(ValueError, match="is closed"):
+            read()
+    for path in (tmp_path / "a.h5", str(tmp_path / "a.h5")):
+        with pytest.raises(ad.PlanError, match="open a file first"):
+            ad.Dataset.from_source(path)  # pyright: ignore[reportArgumentType]
+
+
+@pytest.mark.formats
 def test_groups_have_names(tmp_path: Path) -> None:
     with hdf5(tmp_path / "a.h5") as file, pytest.raises(ad.PlanError, match=r"File has names.*such as source\['a'\]"):
         ad.Dataset.from_source(file)
