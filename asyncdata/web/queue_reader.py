@@ -184,6 +184,11 @@ class QueueReader(Generic[Offset]):
 class Queue(Protocol):
     """A queue on a server."""
 
+    @property
+    def start(self) -> Begin:
+        """Where a run without a state begins."""
+        ...
+
     def reader(self) -> QueueReader[Any]:
         """Return a reader that is not connected yet."""
         ...

@@ -57,7 +57,9 @@ class Queued(IteratorSource):
 
     @property
     def own_order(self) -> str:
-        return "" if self.queue.reader().group is None else "gives each message to one reader of the group"
+        if self.queue.reader().group is not None:
+            return "gives each message to one reader of the group"
+        return "begins at the next message in each: give start='oldest'" if self.queue.start == "new" else ""
 
     @property
     def may_grow(self) -> bool:

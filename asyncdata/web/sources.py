@@ -13,7 +13,6 @@ from asyncdata.elements.validation import check_flag
 from asyncdata.errors import PlanError
 from asyncdata.graph.node import Node
 from asyncdata.redaction import redacted
-from asyncdata.sources.iterators import AsyncIterated
 from asyncdata.web.channel import Channel
 from asyncdata.web.decoding import Decode
 from asyncdata.web.durable import DurableChannel
@@ -27,7 +26,7 @@ from asyncdata.web.received import Freshness, Received
 from asyncdata.web.redis_stream import RedisStream
 from asyncdata.web.schema import Schema, schema_for
 from asyncdata.web.stored import Stored
-from asyncdata.web.streamed import HttpStreamed
+from asyncdata.web.streamed import HttpStreamed, WebSocketStreamed
 from asyncdata.web.websocket_stream import Subscribe, WebSocketStream
 
 __all__ = (
@@ -82,7 +81,7 @@ def websocket_source(
         raise PlanError(f"from_websocket(subscribe=) must be a message or a function, got {subscribe!r:.80}")
     decode = decode_for("from_websocket", decode)
     first = cast("Subscribe | None", subscribe)
-    return AsyncIterated(WebSocketStream(str(url), decode, first, dict(headers or {}), give_up))
+    return WebSocketStreamed(WebSocketStream(str(url), decode, first, dict(headers or {}), give_up))
 
 
 def redis_source(

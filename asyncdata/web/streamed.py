@@ -1,4 +1,4 @@
-"""The source that reads an HTTP stream."""
+"""The sources that read an HTTP stream and a WebSocket."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from asyncdata.sources.iterators import AsyncIterated
 from asyncdata.sources.stateful import SnapshotTickets, StreamPlace
 from asyncdata.web.http_stream import HttpStreamReader
 
-__all__ = ("HttpStreamed",)
+__all__ = ("HttpStreamed", "WebSocketStreamed")
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,6 +48,15 @@ class HttpStreamed(AsyncIterated):
                     f"{self.label()}: the server did not send the same events again as before the state was saved, "
                     "perhaps because some have no id and are not stored; start without the state"
                 )
+
+
+@dataclass(frozen=True, eq=False)
+class WebSocketStreamed(AsyncIterated):
+    """The messages of a WebSocket."""
+
+    @property
+    def own_order(self) -> str:
+        return "gives each connection the messages from then on: read it in one process"
 
 
 def differs(saved: SourceSnapshot, found: dict[int, str | ResumeError | None]) -> bool:

@@ -127,6 +127,7 @@ def examples(folder: Path) -> dict[str, ad.Dataset[Any]]:
         "Generated": ad.Dataset.from_generator(range, args=(3,)),
         "GroupByReducer": RANGE.group_by_reducer(number, ad.Reducer(number, pair, number)),
         "HttpStreamed": ad.Dataset.from_http_stream("http://localhost"),
+        "WebSocketStreamed": ad.Dataset.from_websocket("ws://localhost"),
         "IgnoreErrors": RANGE.ignore_errors(),
         "Interleave": RANGE.interleave(number, cycle_length=2),
         "Items": ad.Dataset.from_iterable(["a", "b"]),

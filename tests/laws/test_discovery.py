@@ -40,7 +40,7 @@ ABSTRACT = {
 }
 """Bases, of which no pipeline has a node, and the one that counts elements for `asyncdata.testing`."""
 
-ELSEWHERE = {"ArrowFile", "HttpStreamed", "KafkaTopic", "ParquetFile", "RemotePlan", "Removed"}
+ELSEWHERE = {"ArrowFile", "HttpStreamed", "KafkaTopic", "ParquetFile", "RemotePlan", "Removed", "WebSocketStreamed"}
 """Nodes whose packages these tests have not: `tests/sources/test_arrow.py` and `test_parquet.py`, and `tests/web`, are
 for them; that of a cluster, for which `test_cluster.py` is; and one that only a resume makes, for which
 `tests/transforms/test_mixtures.py` is."""

@@ -125,6 +125,9 @@ def test_records_are_not_divided_by_their_numbers() -> None:
         lambda: ds.shard(2, 0).shard(2, 0),
         lambda: ad.Dataset.from_redis_stream("redis://x", "numbers", group="trainers").shard(2, 0),
         lambda: ad.Dataset.from_nats("nats://x", "numbers", durable="trainers").shard(2, 0),
+        lambda: ad.Dataset.from_redis_stream("redis://x", "numbers", start="new").shard(2, 0),
+        lambda: ad.Dataset.from_nats("nats://x", "numbers", start="new").map(len).shard(2, 0),
+        lambda: ad.Dataset.from_websocket("ws://x").shard(2, 0),
         lambda: ad.Dataset.from_channel(ad.Channel()).shard(2, 0),
         lambda: ad.Dataset.from_channel("spool", ack="delivered").shard(2, 0),
     ):
