@@ -222,8 +222,6 @@ class ParsedFile(Node):
         """Add a note to the error of an element that says what is probably wrong."""
         if isinstance(error, FileNotFoundError) and has_magic(self.shown):
             error.add_note("the path looks like a pattern: Dataset.list_files gives the files that match")
-        elif isinstance(error, IsADirectoryError):
-            error.add_note("it is a folder: Dataset.list_files gives the files that match a pattern, as 'folder/*'")
         elif isinstance(error, FileNotFoundError) and BRACES.search(self.shown):
             error.add_note("braces stand for themselves: give a list of paths, which the package braceexpand makes")
 

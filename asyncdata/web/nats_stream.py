@@ -53,7 +53,7 @@ class NatsReader(QueueReader[int]):
 
     def __init__(self, source: NatsStream) -> None:
         super().__init__(f"from_nats({source.stream})", source.durable, source.follow, source.give_up_seconds)
-        self.source = source
+        self.source, self.start = source, source.start
         self.connection: Any = None
         self.subscription: Any = None
         self.consumer = ""

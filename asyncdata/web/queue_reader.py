@@ -42,6 +42,8 @@ class QueueReader(Generic[Offset]):
 
     kind: ClassVar[type]
     """The type of an offset."""
+    start: Begin = "oldest"
+    """Where a run without a state begins."""
 
     def __init__(self, name: str, group: str | None, follow: bool, give_up_seconds: float) -> None:
         self.name = redacted(name)
@@ -183,11 +185,6 @@ class QueueReader(Generic[Offset]):
 
 class Queue(Protocol):
     """A queue on a server."""
-
-    @property
-    def start(self) -> Begin:
-        """Where a run without a state begins."""
-        ...
 
     def reader(self) -> QueueReader[Any]:
         """Return a reader that is not connected yet."""

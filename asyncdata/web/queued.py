@@ -57,9 +57,10 @@ class Queued(IteratorSource):
 
     @property
     def own_order(self) -> str:
-        if self.queue.reader().group is not None:
+        reader = self.queue.reader()
+        if reader.group is not None:
             return "gives each message to one reader of the group"
-        return "begins at the next message in each: give start='oldest'" if self.queue.start == "new" else ""
+        return "begins at the next message in each: give start='oldest'" if reader.start == "new" else ""
 
     @property
     def may_grow(self) -> bool:

@@ -79,7 +79,7 @@ class RedisReader(QueueReader[str]):
 
     def __init__(self, source: RedisStream) -> None:
         super().__init__(f"from_redis_stream({source.stream})", source.group, source.follow, source.give_up_seconds)
-        self.source = source
+        self.source, self.start = source, source.start
         self.client: Any = None
         self.pending = False
         """Whether the group may have entries that this consumer received and did not acknowledge."""
