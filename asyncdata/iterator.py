@@ -121,7 +121,7 @@ class Reader:
         meters, seen = Meters(), ConsumerTimes()
         held = Held(place.delivered, None, iter(()), iter(()))
         path = self.options.record
-        log = None if path is None else log_of(path, place)
+        log = log_of(path, place) if path else None
         # no call from here on
         self.place = place
         self.log = log

@@ -101,11 +101,12 @@ class Options(Fixable):
     what, with the stacks of your functions; 60 by default, `math.inf` for never. With `"current"` a function that
     blocks the loop is logged a second later. A pipeline in a process of its own logs there."""
 
-    record: str | PathLike[str] | None = None
+    record: str | PathLike[str] | Literal[False] | None = None
     """The file to which each iteration appends where its elements came from, for `asyncdata audit` and
     `asyncdata replay`; of several shares each has its own, `run-1-of-4.jsonl` for `"run.jsonl"`. It is written when a
     state is taken, and at the end. In an object store (`"s3://bucket/run.jsonl"`) each time an object is written. See
-    docs/recorder.md. Set it on the dataset that training iterates."""
+    docs/recorder.md. Set it on the dataset that training iterates. `False` is for none, where earlier options name one: a
+    dataset made from a recorded one is recorded too."""
 
     dashboard: bool | str | None = None
     """Whether a page shows each iteration live, at http://127.0.0.1:8484 or, if that port is in use, at a free one; the
@@ -179,10 +180,10 @@ def check_option(name: str, value: Any) -> None:
         raise PlanError(
             f"Options(dashboard=) must be True, False, None or 'host:port', as '0.0.0.0:8484', got {value!r:.80}"
         )
-    if name == "record" and not may_be_log(value):
+    if name == "record" and value is not False and not may_be_log(value):
         raise PlanError(
             "Options(record=) must be the path of a file of this machine, as 'run.jsonl', of an object in s3://, gs:// "
-            f"or az:// without a password, or None, got {redacted(repr(value)):.80}"
+            f"or az:// without a password, False or None, got {redacted(repr(value)):.80}"
         )
     if name == "cluster" and not isinstance(value, Cluster):
         raise PlanError(f"Options(cluster=) must be an asyncdata.Cluster, got {value!r:.80}")

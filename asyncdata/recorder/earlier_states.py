@@ -27,7 +27,7 @@ def state_before(
 ) -> dict[str, Any]:
     """Return the state before a step, as the run that delivered it last had it: see `Dataset.state_before`."""
     record = options.record if record is None else record
-    if record is None:
+    if not record:
         raise PlanError("state_before() reads the log of a run: give record=, as in Options(record=)")
     logs = logs_of(record, plan)
     run = run_of(logs, step, epoch)

@@ -89,7 +89,7 @@ class DataLoader(Base, Generic[T]):
                 f"device= must be PyTorch's, got {device!r:.80}; Dataset.loader(device=) takes those of JAX"
             )
         self.device = device
-        self.record = Options(record=record).record
+        self.record = Options(record=record).record or None
         check_supported(self)
         self._workers: list[LoaderWorker] | None = None
         self._setup: RunSetup | None = None  # of workers that stay

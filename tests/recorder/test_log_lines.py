@@ -69,3 +69,15 @@ def test_consecutive_records_take_a_line_however_many_they_are(tmp_path: Path) -
     for _ in ad.Dataset.range(30_000).batch(256).with_options(ad.Options(record=log)):
         pass
     assert log.stat().st_size < 0.05 * 30_000
+
+
+def test_what_is_made_from_a_recorded_dataset_can_be_read_without_a_log(tmp_path: Path) -> None:
+    recorded = ad.Dataset.range(4).with_options(ad.Options(record=tmp_path / "run.jsonl"))
+    silent = recorded.map(str).with_options(ad.Options(record=False))
+    assert list(silent) == ["0", "1", "2", "3"]
+    assert not list(tmp_path.iterdir())
+    with pytest.raises(ad.PlanError, match="record="):
+        silent.state_before(1)
+    for wrong in (True, 0, b""):
+        with pytest.raises(ad.PlanError, match="False or None"):
+            ad.Options(record=wrong)  # pyright: ignore[reportArgumentType]
