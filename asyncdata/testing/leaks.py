@@ -34,21 +34,29 @@ def leaves_nothing() -> Generator[None]:
     new_loop().close()  # libuv's descriptors for all loops are open before the check
     threads, descriptors = set(threading.enumerate()), open_descriptors()
     yield
-    gc.collect()
     deadline = time.monotonic() + LEAK_TIMEOUT
+    if set(threading.enumerate()) <= threads and not opened_since(descriptors):
+        return
+    gc.collect()
     left = [thread for thread in threading.enumerate() if thread not in threads]
     for thread in left:
         thread.join(max(0.0, deadline - time.monotonic()))
     alive = [thread.name for thread in left if thread.is_alive()]
     assert not alive, f"threads left behind: {alive}"
-    gc.collect()  # what those threads held
-    opened = set(open_descriptors().items()) - set(descriptors.items())
+    if left:
+        gc.collect()  # what those threads held
+    opened = opened_since(descriptors)
     while (
         opened and time.monotonic() < deadline
     ):  # a descriptor that an earlier thread opens briefly is not left behind
         time.sleep(0.01)
-        opened &= set(open_descriptors().items())
+        opened &= opened_since(descriptors)
     assert not opened, f"file descriptors left behind: {dict(opened)}"
+
+
+def opened_since(descriptors: dict[str, str]) -> set[tuple[str, str]]:
+    """Return the descriptors that are open now, and were not then."""
+    return set(open_descriptors().items()) - set(descriptors.items())
 
 
 def open_descriptors() -> dict[str, str]:
