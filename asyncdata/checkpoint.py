@@ -19,7 +19,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any, Final, NamedTuple, cast
 
-from asyncdata.errors import ResumeError
+from asyncdata.errors import PlanError, ResumeError
 from asyncdata.executors.element_rng import Chance
 from asyncdata.graph.node import Node, nodes_of
 from asyncdata.options import Options
@@ -495,6 +495,8 @@ def with_seeds(plan: Node, seeds: Mapping[int, int], strict: bool, places: Itera
 def save(path: str | os.PathLike[str], state: Mapping[str, Any]) -> None:
     """Write a state to a file atomically, also if the machine stops meanwhile; only a file is replaced, no link.
 
+    `PlanError` for what `load` would refuse: a dict of yours that has a state in it belongs in your own checkpoint.
+
     >>> import asyncdata as ad, os, tempfile
     >>> path = os.path.join(tempfile.mkdtemp(), "state.json")
     >>> with ad.Dataset.range(10).iterate() as numbers:
@@ -507,6 +509,11 @@ def save(path: str | os.PathLike[str], state: Mapping[str, Any]) -> None:
     from asyncdata.storage.regular_file import is_regular
 
     where = local_path(path, "a state")
+    if "version" not in state:
+        raise PlanError(
+            f"checkpoint.save() takes what state_dict() returns, got {state!r:.80}: write a dict that has a state in it, "
+            "which JSON can hold, with json.dump or into your checkpoint"
+        )
     if not is_regular(where):
         raise FileExistsError(
             errno.EEXIST, "a state replaces a file, and this is a link, pipe, device or folder", where

@@ -205,6 +205,12 @@ def test_a_file_that_holds_no_state_is_named(tmp_path: Path, content: bytes) -> 
         load(path)
 
 
+def test_what_would_not_be_loaded_is_not_saved(tmp_path: Path) -> None:
+    with pytest.raises(ad.PlanError, match=r"takes what state_dict\(\) returns, got \{'step': 1"):
+        save(tmp_path / "state", {"step": 1, "loader": state_after(3)})
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_file_that_is_not_there_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         load(tmp_path / "state.json")

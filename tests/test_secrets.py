@@ -312,7 +312,7 @@ CALLS: dict[str, dict[str, Any]] = {
     "checkpoint.place_of": BEGUN,
     "checkpoint.plan_labels": {"plan": numbers().plan},
     "checkpoint.plan_of_next_epoch": {"plan": numbers().plan},
-    "checkpoint.save": {"path": "a.state", "state": {}},
+    "checkpoint.save": {"path": "a.state", "state": {"version": 0}},
     "checkpoint.save_share": {"folder": "shares", "state": {}},
     "checkpoint.seeds_of": {"plan": numbers().plan},
     "checkpoint.share_file": {"state": iter(numbers()).state_dict()},
