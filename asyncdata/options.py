@@ -105,8 +105,8 @@ class Options(Fixable):
     """The file to which each iteration appends where its elements came from, for `asyncdata audit` and
     `asyncdata replay`; of several shares each has its own, `run-1-of-4.jsonl` for `"run.jsonl"`. It is written when a
     state is taken, and at the end. In an object store (`"s3://bucket/run.jsonl"`) each time an object is written. See
-    docs/recorder.md. Set it on the dataset that training iterates. `False` is for none, where earlier options name one: a
-    dataset made from a recorded one is recorded too."""
+    docs/recorder.md. Set it on the dataset that training iterates. What is made from a recorded dataset is recorded too,
+    unless it has `record=False`."""
 
     dashboard: bool | str | None = None
     """Whether a page shows each iteration live, at http://127.0.0.1:8484 or, if that port is in use, at a free one; the
