@@ -511,7 +511,7 @@ def save(path: str | os.PathLike[str], state: Mapping[str, Any]) -> None:
     where = local_path(path, "a state")
     if "version" not in state:
         raise PlanError(
-            f"checkpoint.save() takes what state_dict() returns, got {state!r:.80}: write a dict that has a state in it "
+            f"checkpoint.save() takes what state_dict() returns, got {state!r:.80}: write a dict with a state in it "
             "with json.dump, or into your checkpoint"
         )
     if not is_regular(where):

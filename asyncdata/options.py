@@ -105,7 +105,7 @@ class Options(Fixable):
     """The file to which each iteration appends where its elements came from, for `asyncdata audit` and
     `asyncdata replay`; of several shares each has its own, `run-1-of-4.jsonl` for `"run.jsonl"`. It is written when a
     state is taken, and at the end. In an object store (`"s3://bucket/run.jsonl"`) each time an object is written. See
-    docs/recorder.md. Set it on the dataset that training iterates. What is made from a recorded dataset is recorded too,
+    docs/recorder.md. Set it on the dataset that training iterates. What is made from a recorded dataset is recorded,
     unless it has `record=False`."""
 
     dashboard: bool | str | None = None

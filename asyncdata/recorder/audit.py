@@ -123,7 +123,7 @@ def differing(one: Sequence[Any], other: Sequence[Any]) -> str:
         longer = max(one, other, key=len)
         return (
             f"{len(one)} steps and {len(other)}, the longer one with {longer[min(len(one), len(other))]} too; what is "
-            "made from a recorded dataset is recorded too: give it Options(record=) with a log of its own, or with False"
+            "made from a recorded dataset is recorded too: give it Options(record=) with its own log, or with False"
         )
     return f"{one[place]} and {other[place]}"
 
