@@ -9,21 +9,10 @@ from typing import Any
 from asyncdata.dataset import Dataset
 from asyncdata.errors import PlanError
 from asyncdata.formats.arrow_columns import arrow
-from asyncdata.formats.compression import decompressor
 from asyncdata.formats.record_limits import MAX_RECORD_BYTES
 from asyncdata.graph.node import check_count
-from asyncdata.readers.files import (
-    CacheFolder,
-    Filename,
-    Filenames,
-    StorageMapping,
-    block_size,
-    checked,
-    files_of,
-    storage_for,
-)
+from asyncdata.readers.files import CacheFolder, FileArguments, Filename, Filenames, StorageMapping, source_of
 from asyncdata.sources.arrow import ArrowFile
-from asyncdata.storage import StorageOptions
 
 __all__ = ("ArrowDataset",)
 
@@ -65,29 +54,15 @@ class ArrowDataset(Dataset[dict[str, Any]]):
         """
         method = "ArrowDataset"
         arrow("pyarrow", method)  # raises here if it is not installed
-        decompressor(compression_type)
         if isinstance(columns, str):
             raise PlanError(f"{method}(columns=) must be a list of names, got {columns!r:.80}")
-        storage = storage_for(method, filenames, storage_options, cache_dir)
-        open_one = partial(
-            arrow_file,
-            columns=None if columns is None else list(dict.fromkeys(columns)),
-            compression=compression_type,
-            block_bytes=block_size(method, buffer_size),
-            most=check_count(method, "max_record_bytes", max_record_bytes, 1),
-            storage=storage,
+        given = FileArguments.of(
+            method, filenames, compression_type, buffer_size, num_parallel_reads, storage_options, cache_dir
         )
-        super().__init__(files_of(method, filenames, open_one, num_parallel_reads, None, storage))
+        open_one = partial(arrow_file, columns=None if columns is None else list(dict.fromkeys(columns)))
+        super().__init__(given.plan(open_one, most=check_count(method, "max_record_bytes", max_record_bytes, 1)))
 
 
-def arrow_file(
-    filename: Filename,
-    columns: Sequence[str] | None,
-    compression: str | None,
-    block_bytes: int,
-    most: int,
-    storage: StorageOptions | None,
-) -> ArrowFile:
+def arrow_file(filename: Filename, most: int, **how: Any) -> ArrowFile:
     """Return the source for one file."""
-    path = checked("ArrowDataset", filename, storage)
-    return ArrowFile(path, compression, block_bytes, columns=columns, max_record_bytes=most, storage=storage)
+    return source_of(ArrowFile, filename, how | {"max_record_bytes": most})

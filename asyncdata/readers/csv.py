@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import partial
 from typing import Any, cast
 
 import numpy as np
@@ -11,22 +10,11 @@ import numpy as np
 from asyncdata.dataset import Dataset
 from asyncdata.elements.validation import check_flag
 from asyncdata.errors import PlanError
-from asyncdata.formats.compression import decompressor
 from asyncdata.formats.csv import Column, Dialect, Table
 from asyncdata.formats.record_limits import MAX_RECORD_BYTES
 from asyncdata.graph.node import check_count
-from asyncdata.readers.files import (
-    CacheFolder,
-    Filename,
-    Filenames,
-    StorageMapping,
-    block_size,
-    checked,
-    files_of,
-    storage_for,
-)
+from asyncdata.readers.files import CacheFolder, FileArguments, Filename, Filenames, StorageMapping, source_of
 from asyncdata.sources.csv import CsvFile
-from asyncdata.storage import StorageOptions
 
 __all__ = ("DTYPES", "CsvDataset", "csv_file", "dialect_of", "table_of")
 
@@ -75,34 +63,17 @@ class CsvDataset(Dataset[tuple[Any, ...]]):
         `DataLossError` in its place, and the rest of its file is not read. `storage_options` are for files at URLs, as
         for `list_files`; `cache_dir` is a folder or a `CacheDir` that caches them on this machine.
         """
-        decompressor(compression_type)  # raises here for a wrong argument
-        storage = storage_for("CsvDataset", filenames, storage_options, cache_dir)
+        method = "CsvDataset"
+        given = FileArguments.of(method, filenames, compression_type, buffer_size, None, storage_options, cache_dir)
         table = table_of(record_defaults, na_value, select_cols, exclude_cols)
-        open_one = partial(
-            csv_file,
-            compression=compression_type,
-            block_bytes=block_size("CsvDataset", buffer_size),
-            dialect=dialect_of("CsvDataset", field_delim, use_quote_delim, header),
-            table=table,
-            max_record_bytes=check_count("CsvDataset", "max_record_bytes", max_record_bytes, 1),
-            storage=storage,
-        )
-        super().__init__(files_of("CsvDataset", filenames, open_one, None, None, storage))
+        dialect = dialect_of(method, field_delim, use_quote_delim, header)
+        most = check_count(method, "max_record_bytes", max_record_bytes, 1)
+        super().__init__(given.plan(csv_file, dialect=dialect, table=table, max_record_bytes=most))
 
 
-def csv_file(
-    filename: Filename,
-    compression: str | None,
-    block_bytes: int,
-    dialect: Dialect,
-    table: Table,
-    max_record_bytes: int,
-    storage: StorageOptions | None = None,
-) -> CsvFile:
+def csv_file(filename: Filename, **how: Any) -> CsvFile:
     """Return the source for one file."""
-    path = checked("CsvDataset", filename, storage)
-    most = max_record_bytes
-    return CsvFile(path, compression, block_bytes, dialect=dialect, table=table, max_record_bytes=most, storage=storage)
+    return source_of(CsvFile, filename, how)
 
 
 def dialect_of(method: str, delimiter: Any, quotes: bool, header: bool) -> Dialect:

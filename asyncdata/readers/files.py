@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from os import PathLike, fsdecode
-from typing import Any, Final, TypeAlias, cast
+from typing import Any, Final, Self, TypeAlias, TypeVar, cast
 
 import numpy as np
 
@@ -14,11 +16,12 @@ from asyncdata.elements.validation import check_flag
 from asyncdata.errors import PlanError
 from asyncdata.executors.function_call import Call
 from asyncdata.executors.interleave_tuner import InterleaveTuner
+from asyncdata.formats.compression import decompressor
 from asyncdata.graph.node import Node, check_count, nodes_of
 from asyncdata.options import AUTOTUNE
 from asyncdata.sources.in_memory import FOREVER, Items
 from asyncdata.sources.listing import Listing
-from asyncdata.sources.parsed_files import FileCatalog, RandomAccessFiles
+from asyncdata.sources.parsed_files import FileCatalog, ParsedFile, RandomAccessFiles
 from asyncdata.sources.random_access import InMemorySource
 from asyncdata.storage import BLOCK_BYTES, CacheDir, StorageOptions, is_local_or_cached, store_for
 from asyncdata.transforms.flat_map import FlatMap
@@ -33,6 +36,7 @@ from asyncdata.transforms.take import Take
 
 __all__ = (
     "CacheFolder",
+    "FileArguments",
     "Filename",
     "Filenames",
     "StorageMapping",
@@ -41,6 +45,7 @@ __all__ = (
     "checked",
     "files_of",
     "path_of",
+    "source_of",
     "storage_for",
 )
 
@@ -50,7 +55,49 @@ CacheFolder: TypeAlias = str | PathLike[str] | CacheDir | None
 UNCHANGED: Final = (Permute, Prefetch, Repeat, Shard, Shuffle, Skip, Take)
 """Steps that pass on names as they are."""
 
+AnyFile = TypeVar("AnyFile", bound=ParsedFile)
+
 Filenames: TypeAlias = Filename | Sequence[Filename] | Dataset[str] | Dataset[bytes]
+
+
+@dataclass(frozen=True)
+class FileArguments:
+    """The arguments that readers of files share, checked."""
+
+    method: str
+    filenames: Any
+    reads: int | None
+    storage: StorageOptions | None
+    compression: str | None = None
+    block_bytes: int = BLOCK_BYTES
+
+    @classmethod
+    def of(
+        cls,
+        method: str,
+        filenames: Any,
+        compression: str | None,
+        buffer_size: int | None,
+        reads: int | None,
+        storage_options: StorageMapping,
+        cache_dir: CacheFolder,
+    ) -> Self:
+        """Return the arguments of a reader; `PlanError` for wrong ones."""
+        decompressor(compression)
+        storage = storage_for(method, filenames, storage_options, cache_dir)
+        return cls(method, filenames, reads, storage, compression, block_size(method, buffer_size))
+
+    def plan(self, open_one: Callable[..., Node], library: RandomAccessFiles | None = None, **others: Any) -> Node:
+        """Return the plan that reads the files, of which `open_one` returns the source of one; see `files_of`."""
+        how: dict[str, Any] = {"compression": self.compression, "block_bytes": self.block_bytes}
+        open_one = partial(open_one, **how, storage=self.storage, **others)
+        return files_of(self.method, self.filenames, open_one, self.reads, library, self.storage)
+
+
+def source_of(kind: type[AnyFile], filename: Filename, how: dict[str, Any], *, indexed: bool = True) -> AnyFile:
+    """Return the source for one file, from the arguments that `FileArguments.plan` passes on."""
+    by_number = indexed and how.get("files") is not None
+    return kind(path_of(kind.method, filename, how["storage"], indexed=by_number), **how)
 
 
 def block_size(method: str, buffer_size: int | None) -> int:

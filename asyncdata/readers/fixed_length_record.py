@@ -2,24 +2,13 @@
 
 from __future__ import annotations
 
-from functools import partial
+from typing import Any
 
 from asyncdata.dataset import Dataset
-from asyncdata.formats.compression import decompressor
 from asyncdata.formats.fixed_length import FixedLayout
 from asyncdata.graph.node import check_count
-from asyncdata.readers.files import (
-    CacheFolder,
-    Filename,
-    Filenames,
-    StorageMapping,
-    block_size,
-    checked,
-    files_of,
-    storage_for,
-)
+from asyncdata.readers.files import CacheFolder, FileArguments, Filename, Filenames, StorageMapping, source_of
 from asyncdata.sources.fixed_length import FixedFile, FixedFiles
-from asyncdata.storage import StorageOptions
 
 __all__ = ("FixedLengthRecordDataset",)
 
@@ -68,19 +57,13 @@ class FixedLengthRecordDataset(Dataset[bytes]):
             check_count(method, "header_bytes", header_bytes or 0, 0),
             check_count(method, "footer_bytes", footer_bytes or 0, 0),
         )
-        decompressor(compression_type)  # raises here for a wrong argument
-        storage = storage_for(method, filenames, storage_options, cache_dir)
-        files, size = FixedFiles(layout, storage), block_size(method, buffer_size)
-        open_one = partial(
-            fixed_file, compression=compression_type or None, block_bytes=size, files=files, storage=storage
+        given = FileArguments.of(
+            method, filenames, compression_type or None, buffer_size, num_parallel_reads, storage_options, cache_dir
         )
-        library = None if compression_type else files
-        super().__init__(files_of(method, filenames, open_one, num_parallel_reads, library, storage))
+        files = FixedFiles(layout, given.storage)
+        super().__init__(given.plan(fixed_file, None if compression_type else files, files=files))
 
 
-def fixed_file(
-    filename: Filename, compression: str | None, block_bytes: int, files: FixedFiles, storage: StorageOptions | None
-) -> FixedFile:
+def fixed_file(filename: Filename, **how: Any) -> FixedFile:
     """Return the source for one file."""
-    path = checked(FixedFile.method, filename, storage)
-    return FixedFile(path, compression, block_bytes, files=files, storage=storage)
+    return source_of(FixedFile, filename, how, indexed=False)

@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 from asyncdata.dataset import Dataset
-from asyncdata.formats.compression import decompressor
 from asyncdata.formats.record_limits import MAX_RECORD_BYTES
 from asyncdata.graph.node import check_count
 from asyncdata.readers.files import (
     CacheFolder,
+    FileArguments,
     Filename,
     Filenames,
     StorageMapping,
-    block_size,
     check_index,
-    files_of,
-    path_of,
-    storage_for,
+    source_of,
 )
 from asyncdata.sources.json_lines import JsonLinesFile, JsonLinesFiles
-from asyncdata.storage import StorageOptions
 
 __all__ = ("JsonLinesDataset",)
 
@@ -68,31 +63,14 @@ class JsonLinesDataset(Dataset[Any]):
         next to it as `.a.jsonl.index`, or else in the user's cache.
         """
         method = "JsonLinesDataset"
-        decompressor(compression_type)  # raises here for a wrong argument
-        size = block_size(method, buffer_size)
-        most = check_count(method, "max_record_bytes", max_record_bytes, 1)
-        storage = storage_for(method, filenames, storage_options, cache_dir)
-        files = JsonLinesFiles(most, storage) if check_index(method, index, compression_type) else None
-        open_one = partial(
-            json_file,
-            compression=compression_type,
-            block_bytes=size,
-            files=files,
-            max_record_bytes=most,
-            storage=storage,
+        given = FileArguments.of(
+            method, filenames, compression_type, buffer_size, num_parallel_reads, storage_options, cache_dir
         )
-        super().__init__(files_of(method, filenames, open_one, num_parallel_reads, files, storage))
+        most = check_count(method, "max_record_bytes", max_record_bytes, 1)
+        files = JsonLinesFiles(most, given.storage) if check_index(method, index, compression_type) else None
+        super().__init__(given.plan(json_file, files, files=files, max_record_bytes=most))
 
 
-def json_file(
-    filename: Filename,
-    compression: str | None,
-    block_bytes: int,
-    files: JsonLinesFiles | None,
-    max_record_bytes: int,
-    storage: StorageOptions | None,
-) -> JsonLinesFile:
+def json_file(filename: Filename, **how: Any) -> JsonLinesFile:
     """Return the source for one file."""
-    path = path_of("JsonLinesDataset", filename, storage, indexed=files is not None)
-    most = max_record_bytes
-    return JsonLinesFile(path, compression, block_bytes, files=files, max_record_bytes=most, storage=storage)
+    return source_of(JsonLinesFile, filename, how)

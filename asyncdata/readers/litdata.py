@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from os import PathLike
 from typing import Any, Final, cast
@@ -18,13 +18,14 @@ from asyncdata.formats.tokens import TokenWindows
 from asyncdata.graph.node import Node, check_count
 from asyncdata.readers.files import (
     CacheFolder,
+    FileArguments,
     Filename,
     StorageMapping,
     block_size,
     check_index,
     checked,
     files_of,
-    path_of,
+    source_of,
 )
 from asyncdata.readers.folder_index import inside, joined, reading_index
 from asyncdata.readers.tokens import token_file
@@ -96,15 +97,8 @@ class LitDataset(Dataset[Any]):
                 f"{METHOD}(index=True): {without_query(packed[0])} is compressed, and can only be read from its "
                 "beginning: leave index out, or write chunks with compression_level='sample'"
             )
-        open_one = partial(
-            lit_file,
-            chunks=chunks,
-            block_bytes=block_size(METHOD, buffer_size),
-            files=files,
-            known=known,
-            storage=storage,
-        )
-        super().__init__(files_of(METHOD, paths, open_one, num_parallel_reads, files, storage))
+        given = FileArguments(METHOD, paths, num_parallel_reads, storage, block_bytes=block_size(METHOD, buffer_size))
+        super().__init__(given.plan(lit_file, files, chunks=chunks, files=files, known=known))
 
 
 @dataclass(frozen=True)
@@ -138,18 +132,10 @@ def form_of(chunks: Mapping[str, Chunk]) -> LitFormat:
     return LitFormat(layouts, {path: chunk.samples for path, chunk in chunks.items()})
 
 
-def lit_file(
-    filename: Filename,
-    chunks: Mapping[str, Chunk],
-    block_bytes: int,
-    files: LitFiles | None,
-    known: LitFiles,
-    storage: StorageOptions | None,
-) -> LitFile:
+def lit_file(filename: Filename, chunks: Mapping[str, Chunk], **how: Any) -> LitFile:
     """Return the source for one chunk."""
-    path = path_of(METHOD, filename, storage, indexed=files is not None)
-    compression = chunks[path].folder.compression
-    return LitFile(path, compression, block_bytes, files=files, known=known, form=known.lit, storage=storage)
+    file = source_of(LitFile, filename, how | {"form": how["known"].lit})
+    return replace(file, compression=chunks[file.path].folder.compression)
 
 
 def windows_of(

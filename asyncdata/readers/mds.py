@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from functools import partial
+from dataclasses import replace
 from itertools import chain
 from typing import Any, Final, cast
 
@@ -14,14 +14,14 @@ from asyncdata.errors import PlanError
 from asyncdata.formats.mds import MdsFormat
 from asyncdata.readers.files import (
     CacheFolder,
+    FileArguments,
     Filename,
     Filenames,
     StorageMapping,
     block_size,
     check_index,
     checked,
-    files_of,
-    path_of,
+    source_of,
 )
 from asyncdata.readers.folder_index import inside, joined, reading_index
 from asyncdata.sources.shards import MdsFile, MdsFiles
@@ -90,25 +90,16 @@ class MdsDataset(Dataset[dict[str, Any]]):
         names = shards_of(filenames, split, storage, counts)
         form = MdsFormat(allowed, counts)
         files = MdsFiles(form, storage) if check_index(METHOD, index, None) else None
-        open_one = partial(
-            mds_file,
-            block_bytes=block_size(METHOD, buffer_size),
-            files=files,
-            form=form,
-            storage=storage,
-        )
         for name in cast("list[str]", names) if isinstance(names, list) else ():
             compression_of(name, index)
-        super().__init__(files_of(METHOD, names, open_one, num_parallel_reads, files, storage))
+        given = FileArguments(METHOD, names, num_parallel_reads, storage, block_bytes=block_size(METHOD, buffer_size))
+        super().__init__(given.plan(mds_file, files, files=files, form=form))
 
 
-def mds_file(
-    filename: Filename, block_bytes: int, files: MdsFiles | None, form: MdsFormat, storage: StorageOptions | None
-) -> MdsFile:
+def mds_file(filename: Filename, **how: Any) -> MdsFile:
     """Return the source for one shard."""
-    path = path_of(METHOD, filename, storage, indexed=files is not None)
-    compression = compression_of(path, files is not None)
-    return MdsFile(path, compression, block_bytes, files=files, form=form, storage=storage)
+    shard = source_of(MdsFile, filename, how)
+    return replace(shard, compression=compression_of(shard.path, how["files"] is not None))
 
 
 def compression_of(path: str, index: bool) -> str:

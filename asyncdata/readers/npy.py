@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 from asyncdata.dataset import Dataset
@@ -10,17 +9,14 @@ from asyncdata.formats.npy_rows import MAX_FILE_BYTES
 from asyncdata.graph.node import check_count
 from asyncdata.readers.files import (
     CacheFolder,
+    FileArguments,
     Filename,
     Filenames,
     StorageMapping,
-    block_size,
     check_index,
-    files_of,
-    path_of,
-    storage_for,
+    source_of,
 )
 from asyncdata.sources.npy import NpyFile, NpyFiles
-from asyncdata.storage import StorageOptions
 
 __all__ = ("NpyDataset",)
 
@@ -66,28 +62,14 @@ class NpyDataset(Dataset[Any]):
         in memory.
         """
         method = "NpyDataset"
-        storage = storage_for(method, filenames, storage_options, cache_dir)
-        most = check_count(method, "max_file_bytes", max_file_bytes, 1)
-        files = NpyFiles(most, storage) if check_index(method, index, compression_type) else None
-        open_one = partial(
-            npy_file,
-            compression=compression_type,
-            block_bytes=block_size(method, buffer_size),
-            files=files,
-            max_file_bytes=most,
-            storage=storage,
+        given = FileArguments.of(
+            method, filenames, compression_type, buffer_size, num_parallel_reads, storage_options, cache_dir
         )
-        super().__init__(files_of(method, filenames, open_one, num_parallel_reads, files, storage))
+        most = check_count(method, "max_file_bytes", max_file_bytes, 1)
+        files = NpyFiles(most, given.storage) if check_index(method, index, compression_type) else None
+        super().__init__(given.plan(npy_file, files, files=files, max_file_bytes=most))
 
 
-def npy_file(
-    filename: Filename,
-    compression: str | None,
-    block_bytes: int,
-    files: NpyFiles | None,
-    max_file_bytes: int,
-    storage: StorageOptions | None,
-) -> NpyFile:
+def npy_file(filename: Filename, **how: Any) -> NpyFile:
     """Return the source for one file."""
-    path = path_of("NpyDataset", filename, storage, indexed=files is not None)
-    return NpyFile(path, compression, block_bytes, files=files, max_file_bytes=max_file_bytes, storage=storage)
+    return source_of(NpyFile, filename, how)

@@ -2,24 +2,13 @@
 
 from __future__ import annotations
 
-from functools import partial
+from typing import Any
 
 from asyncdata.dataset import Dataset
-from asyncdata.formats.compression import decompressor
 from asyncdata.formats.record_limits import MAX_RECORD_BYTES
 from asyncdata.graph.node import check_count
-from asyncdata.readers.files import (
-    CacheFolder,
-    Filename,
-    Filenames,
-    StorageMapping,
-    block_size,
-    checked,
-    files_of,
-    storage_for,
-)
+from asyncdata.readers.files import CacheFolder, FileArguments, Filename, Filenames, StorageMapping, source_of
 from asyncdata.sources.text_lines import LineFile
-from asyncdata.storage import StorageOptions
 
 __all__ = ("TextLineDataset",)
 
@@ -57,19 +46,14 @@ class TextLineDataset(Dataset[bytes]):
         is a `DataLossError` in its place, and the rest of its file is not read. `storage_options` are for files at
         URLs, as for `list_files`; `cache_dir` is a folder or a `CacheDir` that caches them on this machine.
         """
-        decompressor(compression_type)  # raises here for a wrong argument
-        size = block_size("TextLineDataset", buffer_size)
-        most = check_count("TextLineDataset", "max_record_bytes", max_record_bytes, 1)
-        storage = storage_for("TextLineDataset", filenames, storage_options, cache_dir)
-        open_one = partial(
-            line_file, compression=compression_type, block_bytes=size, max_record_bytes=most, storage=storage
+        method = "TextLineDataset"
+        given = FileArguments.of(
+            method, filenames, compression_type, buffer_size, num_parallel_reads, storage_options, cache_dir
         )
-        super().__init__(files_of("TextLineDataset", filenames, open_one, num_parallel_reads, None, storage))
+        most = check_count(method, "max_record_bytes", max_record_bytes, 1)
+        super().__init__(given.plan(line_file, max_record_bytes=most))
 
 
-def line_file(
-    filename: Filename, compression: str | None, block_bytes: int, max_record_bytes: int, storage: StorageOptions | None
-) -> LineFile:
+def line_file(filename: Filename, **how: Any) -> LineFile:
     """Return the source for one file."""
-    path = checked("TextLineDataset", filename, storage)
-    return LineFile(path, compression, block_bytes, max_record_bytes=max_record_bytes, storage=storage)
+    return source_of(LineFile, filename, how)

@@ -10,11 +10,10 @@ from asyncdata.dataset import Dataset
 from asyncdata.elements.validation import check_flag
 from asyncdata.errors import PlanError
 from asyncdata.executors.function_call import Call
-from asyncdata.formats.record_limits import MAX_RECORD_BYTES
 from asyncdata.formats.tfds_features import ExampleDecoder, class_labels, feature_of
 from asyncdata.formats.tfds_splits import Piece, Split, pieces_of, splits_in
 from asyncdata.readers.array_record import array_records_of
-from asyncdata.readers.files import CacheFolder, StorageMapping, checked
+from asyncdata.readers.files import CacheFolder, FileArguments, StorageMapping, checked
 from asyncdata.readers.folder_index import inside, joined, reading_index
 from asyncdata.readers.tfrecord import records_of
 from asyncdata.sources.array_record import array_record
@@ -112,7 +111,7 @@ def records_in(
         plan = array_records_of(paths, reads, piece.lengths)
     else:
         counts = dict(zip(paths, piece.lengths, strict=True))
-        plan = records_of(paths, None, None, reads, index, MAX_RECORD_BYTES, storage, counts)
+        plan = records_of(FileArguments("TFRecordDataset", paths, reads, storage), index, samples=counts)
     records = Dataset[bytes](plan)
     return records if piece.take is None else records.skip(piece.skip).take(piece.take)
 

@@ -3,27 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 from typing import Any
 
 from asyncdata.dataset import Dataset
-from asyncdata.formats.compression import decompressor
 from asyncdata.formats.record_limits import MAX_RECORD_BYTES
 from asyncdata.graph.node import Node, check_count
 from asyncdata.readers.files import (
     CacheFolder,
+    FileArguments,
     Filename,
     Filenames,
     StorageMapping,
-    block_size,
     check_index,
-    files_of,
     path_of,
-    storage_for,
 )
 from asyncdata.sources.tfrecord import RecordFile
 from asyncdata.sources.tfrecord_random_access import IndexCache
-from asyncdata.storage import StorageOptions
 
 __all__ = ("TFRecordDataset", "records_of")
 
@@ -73,48 +68,24 @@ class TFRecordDataset(Dataset[bytes]):
         so does resuming from a state. The index of `a.tfrecord` is made when it is first needed and stored next to it
         as `.a.tfrecord.index`, or else in the user's cache; it is made again when the file has changed.
         """
-        most = check_count("TFRecordDataset", "max_record_bytes", max_record_bytes, 1)
-        storage = storage_for("TFRecordDataset", filenames, storage_options, cache_dir)
-        super().__init__(records_of(filenames, compression_type, buffer_size, num_parallel_reads, index, most, storage))
+        method = "TFRecordDataset"
+        given = FileArguments.of(
+            method, filenames, compression_type, buffer_size, num_parallel_reads, storage_options, cache_dir
+        )
+        most = check_count(method, "max_record_bytes", max_record_bytes, 1)
+        super().__init__(records_of(given, index, most))
 
 
 def records_of(
-    filenames: Any,
-    compression: str | None,
-    buffer_size: int | None,
-    reads: int | None,
-    index: bool,
-    most: int,
-    storage: StorageOptions | None,
-    samples: Mapping[str, int] | None = None,
+    given: FileArguments, index: bool, most: int = MAX_RECORD_BYTES, samples: Mapping[str, int] | None = None
 ) -> Node:
     """Return the plan that reads files; `samples` is how many records they have, if it is known."""
-    decompressor(compression)  # raises here for a wrong argument
-    index = check_index("TFRecordDataset", index, compression)
-    indexes = IndexCache(most, storage, samples) if index else None
-    size = block_size("TFRecordDataset", buffer_size)
-    open_one = partial(
-        record_file,
-        compression=compression,
-        block_bytes=size,
-        indexes=indexes,
-        max_record_bytes=most,
-        storage=storage,
-        samples=samples or {},
-    )
-    return files_of("TFRecordDataset", filenames, open_one, reads, indexes, storage)
+    index = check_index(given.method, index, given.compression)
+    indexes = IndexCache(most, given.storage, samples) if index else None
+    return given.plan(record_file, indexes, indexes=indexes, max_record_bytes=most, samples=samples or {})
 
 
-def record_file(
-    filename: Filename,
-    compression: str | None,
-    block_bytes: int,
-    indexes: IndexCache | None,
-    max_record_bytes: int,
-    storage: StorageOptions | None,
-    samples: Mapping[str, int],
-) -> RecordFile:
+def record_file(filename: Filename, indexes: IndexCache | None, samples: Mapping[str, int], **how: Any) -> RecordFile:
     """Return the source for one file."""
-    path = path_of("TFRecordDataset", filename, storage, indexed=indexes is not None)
-    how: Any = {"max_record_bytes": max_record_bytes, "storage": storage, "samples": samples.get(path)}
-    return RecordFile(path, compression, block_bytes, indexes, **how)
+    path = path_of(RecordFile.method, filename, how["storage"], indexed=indexes is not None)
+    return RecordFile(path, indexes=indexes, samples=samples.get(path), **how)

@@ -3,28 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 from typing import Any, cast
 
 from asyncdata.dataset import Dataset
 from asyncdata.errors import PlanError
-from asyncdata.formats.compression import decompressor
 from asyncdata.formats.record_limits import MAX_RECORD_BYTES
 from asyncdata.formats.sample_decoders import Decoder
 from asyncdata.graph.node import check_count
 from asyncdata.readers.files import (
     CacheFolder,
+    FileArguments,
     Filename,
     Filenames,
     StorageMapping,
-    block_size,
     check_index,
-    files_of,
-    path_of,
-    storage_for,
+    source_of,
 )
 from asyncdata.sources.webdataset import SampleFile, SampleFiles
-from asyncdata.storage import StorageOptions
 
 __all__ = ("WebDataset",)
 
@@ -85,20 +80,12 @@ class WebDataset(Dataset[dict[str, Any]]):
         it as `.a.tar.index`, or else in the user's cache.
         """
         method = "WebDataset"
-        decompressor(compression_type)  # raises here for a wrong argument
-        storage = storage_for(method, filenames, storage_options, cache_dir)
-        known, most = checked_decoders(decoders), check_count(method, "max_record_bytes", max_record_bytes, 1)
-        files = SampleFiles(known, most, storage) if check_index(method, index, compression_type) else None
-        open_one = partial(
-            sample_file,
-            compression=compression_type,
-            block_bytes=block_size(method, buffer_size),
-            files=files,
-            decoders=known,
-            max_record_bytes=most,
-            storage=storage,
+        given = FileArguments.of(
+            method, filenames, compression_type, buffer_size, num_parallel_reads, storage_options, cache_dir
         )
-        super().__init__(files_of(method, filenames, open_one, num_parallel_reads, files, storage))
+        known, most = checked_decoders(decoders), check_count(method, "max_record_bytes", max_record_bytes, 1)
+        files = SampleFiles(known, most, given.storage) if check_index(method, index, compression_type) else None
+        super().__init__(given.plan(sample_file, files, files=files, decoders=known, max_record_bytes=most))
 
 
 def checked_decoders(decoders: Any) -> Mapping[str, Decoder] | None:
@@ -112,23 +99,6 @@ def checked_decoders(decoders: Any) -> Mapping[str, Decoder] | None:
     raise PlanError(f"WebDataset(decoders=) must be None, or functions by extension, got {decoders!r:.80}")
 
 
-def sample_file(
-    filename: Filename,
-    compression: str | None,
-    block_bytes: int,
-    files: SampleFiles | None,
-    decoders: Mapping[str, Decoder] | None,
-    max_record_bytes: int,
-    storage: StorageOptions | None,
-) -> SampleFile:
+def sample_file(filename: Filename, **how: Any) -> SampleFile:
     """Return the source for one file."""
-    path = path_of("WebDataset", filename, storage, indexed=files is not None)
-    return SampleFile(
-        path,
-        compression,
-        block_bytes,
-        files=files,
-        decoders=decoders,
-        max_record_bytes=max_record_bytes,
-        storage=storage,
-    )
+    return source_of(SampleFile, filename, how)
