@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from itertools import takewhile
-from typing import Any, Final, NamedTuple, Protocol, Self, TypeVar, runtime_checkable
+from typing import Any, ClassVar, Final, NamedTuple, Protocol, Self, TypeVar, runtime_checkable
 
 from asyncdata.errors import PlanError, ResumeError
 from asyncdata.executors.element_rng import Chance
@@ -79,6 +79,17 @@ class UnseekableError(Exception):
 @dataclass(frozen=True, eq=False)
 class Node:
     """One step of a pipeline. Identity is equality; whatever starts or remembers something lives in its stage."""
+
+    may_be_unordered: ClassVar[bool] = False
+    """Whether its position may be one without a fixed order."""
+    sealed: ClassVar[bool] = False
+    """Whether its input must run as it was built, since a file describes it; rules do not change that."""
+    splits_elements: ClassVar[bool] = False
+    """Whether it gives several elements for each one, which is best read while the one before is split."""
+    shuffles: ClassVar[bool] = False
+    """Whether it gives all elements of its input, once, in a drawn order."""
+    retains_elements: ClassVar[bool] = False
+    """Whether it holds elements of its input for long; these should not be in memory that is reused soon."""
 
     @property
     def inputs(self) -> tuple[Node, ...]:
@@ -293,11 +304,6 @@ class Node:
         raise NotImplementedError
 
     @property
-    def may_be_unordered(self) -> bool:
-        """Whether its position may be one without a fixed order."""
-        return False
-
-    @property
     def preserves_tickets(self) -> bool:
         """Whether each of its elements has the ticket of its input element, and the node has no state."""
         return False
@@ -310,11 +316,6 @@ class Node:
     @property
     def elementwise(self) -> bool:
         """Whether output i depends on input i alone, and its function may be called in any order or not at all."""
-        return False
-
-    @property
-    def sealed(self) -> bool:
-        """Whether its input must run as it was built, since a file describes it; rules do not change that."""
         return False
 
     @property
@@ -336,16 +337,6 @@ class Node:
         """Return the node with what the options leave open filled in; `numbered` if a step after it divides shares."""
         return self
 
-    @property
-    def splits_elements(self) -> bool:
-        """Whether it gives several elements for each one, which is best read while the one before is split."""
-        return False
-
-    @property
-    def shuffles(self) -> bool:
-        """Whether it gives all elements of its input, once, in a drawn order."""
-        return False
-
     def repeated_as_one(self, count: int) -> Node | None:
         """Return a node that gives its elements `count` times faster than `repeat` after it; `None` if none does."""
         return None
@@ -359,11 +350,6 @@ class Node:
         """Return how many elements of its input are in one of its own, having read so many for each; 1 if it makes and
         splits no batches."""
         return 1.0
-
-    @property
-    def retains_elements(self) -> bool:
-        """Whether it holds elements of its input for long; these should not be in memory that is reused soon."""
-        return False
 
     @property
     def in_order(self) -> bool:

@@ -55,6 +55,8 @@ class FileCache(Unary):
     indexes: IndexCache = field(default_factory=IndexCache, repr=False, metadata=PHYSICAL)
     method: str = field(default="cache", repr=False, metadata=PHYSICAL)
 
+    sealed = True
+
     @staticmethod
     def of(plan: Node, path: str, max_record_bytes: int) -> FileCache:
         """Return the node for a file."""
@@ -66,10 +68,6 @@ class FileCache(Unary):
         digests = tuple(contents(plan))
         path = snapshot_path(Header.of(plan, digests), plan, folder)
         return FileCache(plan, path, digests, IndexCache(max_record_bytes), "snapshot")
-
-    @property
-    def sealed(self) -> bool:
-        return True
 
     def label(self) -> str:
         return f"{self.method}({self.path})"

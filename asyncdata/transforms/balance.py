@@ -45,6 +45,8 @@ class Balance(Unary):
     steps: int
     drop_remainder: bool
 
+    retains_elements = True
+
     @staticmethod
     def of(
         plan: Node, cost: Callable[..., Any], size: int, ranks: int | None, rank: int | None, steps: int, drop: bool
@@ -73,10 +75,6 @@ class Balance(Unary):
     @property
     def holds(self) -> int:
         return self.dealing.size
-
-    @property
-    def retains_elements(self) -> bool:
-        return True
 
     def stage(self) -> Fold:
         return Fold(lambda _: self.step())

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from itertools import chain, pairwise
-from typing import Any, Final, NamedTuple, final
+from typing import Any, ClassVar, Final, NamedTuple, final
 
 from asyncdata.elements.columns import ColumnBatch, divided
 from asyncdata.elements.structure import prefixed, stack
@@ -41,6 +41,8 @@ class Batch(Unary):
 
     size: int
     drop_remainder: bool = False
+    stacks: ClassVar[bool] = True
+    """Whether it stacks elements unchanged, so that columns of arrays can be joined."""
 
     @property
     def holds(self) -> int:
@@ -88,11 +90,6 @@ class Batch(Unary):
     def written(self) -> str:
         """How users wrote it, for messages."""
         return f"{self.kind}({self.size})"
-
-    @property
-    def stacks(self) -> bool:
-        """Whether it stacks elements unchanged, so that columns of arrays can be joined."""
-        return True
 
     def join(self, items: list[Any]) -> Any:
         """Return one element made from these."""

@@ -47,13 +47,11 @@ class BucketByTokenCount(Unary):
     overlong: str
     padding: Padding = field(repr=False)
 
+    retains_elements = True
+
     @property
     def holds(self) -> int:
         return self.buffer_size
-
-    @property
-    def retains_elements(self) -> bool:
-        return True
 
     @staticmethod
     def of(

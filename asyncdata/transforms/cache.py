@@ -186,12 +186,10 @@ class Cache(Unary):
 
     store: MemoryCache = field(default_factory=MemoryCache, repr=False, metadata=PHYSICAL)
 
-    @property
-    def stores_elements(self) -> bool:
-        return True
+    retains_elements = True
 
     @property
-    def retains_elements(self) -> bool:
+    def stores_elements(self) -> bool:
         return True
 
     def over(self, *inputs: Node) -> Cache:

@@ -28,6 +28,8 @@ LAST: Final = itemgetter(-1)
 class Transparent(Unary):
     """A node that leaves out elements, and is in no state."""
 
+    may_be_unordered = True
+
     def stage(self) -> Fold:
         return Fold(lambda scope: Passer(self.passing(scope.meter)))
 
@@ -46,10 +48,6 @@ class Transparent(Unary):
 
     @property
     def preserves_tickets(self) -> bool:
-        return True
-
-    @property
-    def may_be_unordered(self) -> bool:
         return True
 
 

@@ -80,6 +80,8 @@ class Called(Unary):
     pinned: bool = field(default=False, kw_only=True, repr=False, metadata=PHYSICAL)
     """Whether the user chose that calls are made on the engine's thread."""
 
+    may_be_unordered = True
+
     @property
     def calls(self) -> tuple[Call, ...]:
         """The functions, called one after another on each element."""
@@ -131,10 +133,6 @@ class Called(Unary):
     @property
     def in_order(self) -> bool:
         return (self.workers is None or self.ordered is not False) and self.input.in_order
-
-    @property
-    def may_be_unordered(self) -> bool:
-        return True
 
     def run(self, scope: Scope, want: Demand, start: Start) -> Blocks:
         """Run. If the order is not fixed, the input first gives what an earlier run had in flight."""

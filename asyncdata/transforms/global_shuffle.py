@@ -87,6 +87,8 @@ class Permute(Unary):
     reshuffle: bool = True
     drawn: bool = field(default=False, metadata=ELSEWHERE)
 
+    shuffles = True
+
     @property
     def holds(self) -> int:
         return EVERYTHING
@@ -107,10 +109,6 @@ class Permute(Unary):
 
     def seek(self, count: int) -> Position:
         return [count, self.input.cardinality]
-
-    @property
-    def shuffles(self) -> bool:
-        return True
 
     def stage(self) -> Rerun:
         return Rerun(self.blocks, waits=False)

@@ -59,9 +59,7 @@ FEWEST: Final = 64
 class Groups(Unary):
     """Elements of one key put together, from pairs of keys and elements, whenever there are enough of that key."""
 
-    @property
-    def retains_elements(self) -> bool:
-        return True
+    retains_elements = True
 
     @property
     def least(self) -> int:

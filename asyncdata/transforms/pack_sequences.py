@@ -53,13 +53,11 @@ class PackSequences(Unary):
     padding: Any = field(default=0, repr=False)
     fields: tuple[str, ...] = ()
 
+    retains_elements = True
+
     @property
     def holds(self) -> int:
         return self.length * self.open_rows
-
-    @property
-    def retains_elements(self) -> bool:
-        return True
 
     @staticmethod
     def of(

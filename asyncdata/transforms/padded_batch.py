@@ -328,15 +328,13 @@ class PaddedBatch(Batch):
 
     padding: Padding = field(default=Padding(), repr=False)
 
+    stacks = False
+
     @staticmethod
     def of(plan: Node, size: int, drop_remainder: bool, padding: Padding) -> PaddedBatch:
         """Return the node; `PlanError` if it is known already that the padding does not fit the elements."""
         padding.check("padded_batch", plan.signature)
         return PaddedBatch(plan, size, drop_remainder, padding)
-
-    @property
-    def stacks(self) -> bool:
-        return False
 
     @property
     def kind(self) -> str:

@@ -32,6 +32,8 @@ class RaggedBatch(Batch):
 
     splits: str = field(default=SPLITS[0], repr=False)
 
+    stacks = False
+
     @staticmethod
     def of(plan: Node, size: int, drop_remainder: bool, row_splits_dtype: npt.DTypeLike) -> RaggedBatch:
         """Return the node; `PlanError` if splits cannot have this dtype."""
@@ -42,10 +44,6 @@ class RaggedBatch(Batch):
         if name not in SPLITS:
             raise PlanError(f"ragged_batch(row_splits_dtype=) must be int64 or int32, got {row_splits_dtype!r}")
         return RaggedBatch(plan, size, drop_remainder, name)
-
-    @property
-    def stacks(self) -> bool:
-        return False
 
     @property
     def kind(self) -> str:

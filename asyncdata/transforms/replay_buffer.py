@@ -88,13 +88,11 @@ class ReplayBuffer(Unary):
     seed: int = field(default=0, repr=False, metadata=ELSEWHERE)
     drawn: bool = field(default=False, repr=False, metadata=ELSEWHERE)
 
+    retains_elements = True
+
     @property
     def holds(self) -> int:
         return self.size
-
-    @property
-    def retains_elements(self) -> bool:
-        return True
 
     @property
     def chance(self) -> Chance | None:

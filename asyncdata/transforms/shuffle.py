@@ -66,20 +66,15 @@ class Shuffle(Unary):
     reshuffle: bool = True
     drawn: bool = field(default=False, metadata=ELSEWHERE)
 
+    shuffles = True
+    retains_elements = True
+
     @property
     def holds(self) -> int:
         return self.size
 
-    @property
-    def shuffles(self) -> bool:
-        return True
-
     def repeated_as_one(self, count: int) -> ShuffleRepeat:
         return ShuffleRepeat(self.input, self.size, self.seed, self.reshuffle, count)
-
-    @property
-    def retains_elements(self) -> bool:
-        return True
 
     @property
     def chance(self) -> Chance:
@@ -452,13 +447,11 @@ class ShuffleRepeat(Unary):
     reshuffle: bool
     count: int
 
+    retains_elements = True
+
     @property
     def holds(self) -> int:
         return self.size
-
-    @property
-    def retains_elements(self) -> bool:
-        return True
 
     def stage(self) -> Rerun:
         return Rerun(self.blocks, waits=False)

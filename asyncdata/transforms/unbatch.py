@@ -48,16 +48,14 @@ class Unbatch(Unary):
     alone: bool = field(default=False, repr=False, metadata=PHYSICAL)
     """Whether a batch is all that reads them, as in `rebatch`: it may hand on the arrays of a batch that came in."""
 
+    splits_elements = True
+
     @staticmethod
     def of(plan: Node, method: str = "unbatch", alone: bool = False) -> Unbatch:
         """Return the node; `PlanError` if it is known already that elements have no first axis, or of several sizes."""
         map_leaves(partial(check_axis, method), plan.signature)
         check_rows(method, plan.signature)
         return Unbatch(plan, alone)
-
-    @property
-    def splits_elements(self) -> bool:
-        return True
 
     @property
     def holds(self) -> int:

@@ -62,13 +62,11 @@ class Window(Unary):
     stride: int = 1
     drop_remainder: bool = False
 
+    retains_elements = True
+
     @property
     def holds(self) -> int:
         return self.frame.span
-
-    @property
-    def retains_elements(self) -> bool:
-        return True
 
     @property
     def frame(self) -> Frame:
