@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import pickle
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import chain
-from typing import Any, Final, NamedTuple, final
+from typing import Any, Final, NamedTuple
 
 from asyncdata.elements.columns import ColumnBatch
-from asyncdata.executors.function_call import noted
 from asyncdata.executors.process.shm_arena import dumps
-from asyncdata.executors.process.task import IsolatedElement, RemoteError
+from asyncdata.executors.process.task import IsolatedElement, RemoteError, fit, opened
 from asyncdata.runtime.block import Block, Failure
-from asyncdata.runtime.tickets import Position, Ticket, Tickets, decode_run, encode_runs
+from asyncdata.runtime.tickets import ExplicitTickets, Position, Tickets, decode_run, encode_runs
 
-__all__ = ("Chunk", "ChunkTickets", "Place", "chunk_of", "isolated")
+__all__ = ("Chunk", "Place", "chunk_of", "isolated")
 
 FEW: Final = 16
 """With at most so many elements, such as batches, each has its position: a resume between them reads nothing again."""
@@ -52,54 +51,31 @@ class Chunk(NamedTuple):
 
         `label` names the step in the error of an element that cannot be unpickled.
         """
-        tickets = ChunkTickets([*chain.from_iterable(map(decode_run, self.tickets))], before, self.places)
+        tickets = ExplicitTickets(
+            [*chain.from_iterable(map(decode_run, self.tickets))], partial(position_at, before, self.places)
+        )
         if isinstance(self.items, tuple):
             if self.bundled:
                 return Block(ColumnBatch.apart(self.items), tickets)
             return Block.of_columns(self.items, tickets)
         sources = set(self.source_failures)
-        items = [opened(item, tickets[place], label, place in sources) for place, item in enumerate(self.items)]
+        items = [received(item, tickets, place, label, place in sources) for place, item in enumerate(self.items)]
         return Block(items, tickets, Failure in set(map(type, items)))
 
 
-def opened(item: Any, ticket: Ticket, label: str, of_source: bool) -> Any:
+def received(item: Any, tickets: Tickets, place: int, label: str, of_source: bool) -> Any:
     """Return an item as it is in this process."""
-    if type(item) is IsolatedElement:
-        try:
-            return pickle.loads(item.pickled)
-        except Exception as error:  # noqa: BLE001 - of the element's class
-            return noted(error, label, ticket)
-    if type(item) is not RemoteError:
-        return item
-    failure = item.failure(ticket)
-    failure.of_source = of_source
-    return failure
+    found = opened(item, tickets, place, label)
+    if type(item) is RemoteError:
+        found.of_source = of_source
+    return found
 
 
-@final
-class ChunkTickets(Tickets):
-    """The tickets of a chunk. Between two places it resumes at the first, and skips the elements since then."""
-
-    __slots__ = ("before", "places", "tickets")
-
-    def __init__(self, tickets: Sequence[Ticket], before: Place, places: Sequence[Place]) -> None:
-        self.tickets = tickets
-        self.before = before
-        self.places = places
-
-    def __len__(self) -> int:
-        return len(self.tickets)
-
-    def __getitem__(self, index: int) -> Ticket:
-        return self.tickets[index]
-
-    def __iter__(self) -> Any:
-        return iter(self.tickets)
-
-    def at(self, count: int) -> Position:
-        number = bisect_right(self.places, count, key=lambda place: place.after)
-        begin, position = self.places[number - 1] if number else (-self.before.after, self.before.position)
-        return {"skip": count - begin, "from": position} if count > begin else position
+def position_at(before: Place, places: Sequence[Place], count: int) -> Position:
+    """Return the position after `count` elements: between two places the first one, and the elements to skip."""
+    number = bisect_right(places, count, key=lambda place: place.after)
+    begin, position = places[number - 1] if number else (-before.after, before.position)
+    return {"skip": count - begin, "from": position} if count > begin else position
 
 
 def chunk_of(block: Block, end: bool) -> Chunk:
@@ -114,8 +90,7 @@ def chunk_of(block: Block, end: bool) -> Chunk:
         return Chunk(tuple(block.columns), tickets, places, sources)
     if not block.failed and (columns := ColumnBatch.bundle(block.items)) is not None:
         return Chunk((columns,), tickets, places, sources, bundled=True)
-    items = [RemoteError.of(item.error) if type(item) is Failure else item for item in block.items]
-    return Chunk(items, tickets, places, sources)
+    return Chunk([*map(fit, block.items)], tickets, places, sources)
 
 
 def isolated(chunk: Chunk, fail: Callable[[TypeError], RemoteError], apart: bool) -> Chunk:

@@ -20,6 +20,7 @@ from asyncdata.runtime.tickets import (
     NOTHING,
     ExplicitTickets,
     Position,
+    SelectedTickets,
     Start,
     Ticket,
     Tickets,
@@ -252,22 +253,15 @@ class GroupStart:
 
 
 @final
-class DealtTickets(Tickets):
+class DealtTickets(SelectedTickets):
     """The elements of a group, at some places, that one rank gets; and the positions before and after."""
 
-    __slots__ = ("after", "base", "before", "places")
+    __slots__ = ("after", "before")
 
     def __init__(self, base: Tickets, places: Sequence[int], before: GroupStart, after: GroupStart) -> None:
-        self.base = base
-        self.places = places
+        super().__init__(base, places)
         self.before = before
         self.after = after
-
-    def __len__(self) -> int:
-        return len(self.places)
-
-    def __getitem__(self, index: int) -> Ticket:
-        return self.base[self.places[index]]
 
     def at(self, count: int) -> Position:
         return self.after.at(0) if count == len(self.places) else self.before.at(count)

@@ -21,10 +21,21 @@ from asyncdata.graph.stages import Fold, Stage, Step
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure, LeftOut, is_left_out
 from asyncdata.runtime.resharding import Resharding, listed
 from asyncdata.runtime.source_state import RestorableItem
-from asyncdata.runtime.tickets import END, NOTHING, Position, ReplayedTickets, Start, Ticket, Tickets, plain, replaying
+from asyncdata.runtime.tickets import (
+    END,
+    NOTHING,
+    ExplicitTickets,
+    Position,
+    ReplayedTickets,
+    Start,
+    Ticket,
+    Tickets,
+    plain,
+    replaying,
+)
 from asyncdata.transforms.map import Map
 
-__all__ = ("Batch", "BatchState", "Batcher", "PassedTickets", "alone", "members_of", "remade")
+__all__ = ("Batch", "BatchState", "Batcher", "alone", "members_of", "remade")
 
 FEW: Final = 32
 """Fewer rows of one array than this are stacked quicker as elements."""
@@ -192,7 +203,7 @@ class Batcher(Step):
             if piece.failed and not is_left_out(piece.items[0]):
                 self.overtaken = self.count
                 after = self.state_at(piece.tickets, 1)
-                out.append(Block(piece.items, PassedTickets(alone(piece.tickets[0]), before, after), True))
+                out.append(Block(piece.items, tickets_of_one(alone(piece.tickets[0]), before, after), True))
                 continue
             self.hold(piece)
             if self.count >= self.size:
@@ -240,7 +251,7 @@ class Batcher(Step):
             batch = self.node.batch_of(joined)
             before, after = self.state_at(self.last, len(self.last)), BatchState(self.last, len(self.last))
             self.held, self.count, self.overtaken = [], 0, 0
-            yield Block([batch], PassedTickets(joined.tickets, before, after), type(batch) is Failure)
+            yield Block([batch], tickets_of_one(joined.tickets, before, after), type(batch) is Failure)
 
 
 class BatchState(NamedTuple):
@@ -293,25 +304,9 @@ class BatchTickets(Tickets):
         return BatchState(self.base, self.stops[count - 1]).position() if count else self.before.position()
 
 
-@final
-class PassedTickets(Tickets):
-    """The ticket of one item that was given out, a failure or the last batch, and the positions before and after."""
-
-    __slots__ = ("after", "before", "ticket")
-
-    def __init__(self, ticket: Ticket, before: BatchState, after: BatchState) -> None:
-        self.ticket = ticket
-        self.before = before
-        self.after = after
-
-    def __len__(self) -> int:
-        return 1
-
-    def __getitem__(self, index: int) -> Ticket:
-        return self.ticket
-
-    def at(self, count: int) -> Position:
-        return (self.after if count else self.before).position()
+def tickets_of_one(ticket: Ticket, before: BatchState, after: BatchState) -> Tickets:
+    """Return the tickets of one item, a failure or the last batch, with the positions before and after it."""
+    return ExplicitTickets([ticket], lambda count: (after if count else before).position())
 
 
 def check_given(node: Node, items: Sequence[Any]) -> None:

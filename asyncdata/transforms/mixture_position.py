@@ -13,10 +13,10 @@ from typing import Any, NamedTuple, TypeAlias, final
 
 import numpy as np
 
-from asyncdata.runtime.tickets import Position, Ticket, Tickets
+from asyncdata.runtime.tickets import ExplicitTickets, Position, Ticket, Tickets
 from asyncdata.transforms.mixture_reader import Choices, DrawnBlock, DrawnPiece, MixtureReader
 
-__all__ = ("Begin", "MixedTickets", "MixtureHistory")
+__all__ = ("MixedTickets", "MixtureHistory", "beginning")
 
 Place: TypeAlias = tuple[Tickets, int]
 """The position of an input: after so many elements of some tickets."""
@@ -29,23 +29,9 @@ class InputPlace(NamedTuple):
     given: int
 
 
-@final
-class Begin(Tickets):
-    """No elements, and a position to begin at."""
-
-    __slots__ = ("position",)
-
-    def __init__(self, position: Position) -> None:
-        self.position = position
-
-    def __len__(self) -> int:
-        return 0
-
-    def __getitem__(self, index: int) -> Ticket:
-        raise IndexError(index)
-
-    def at(self, count: int) -> Position:
-        return self.position
+def beginning(position: Position) -> Tickets:
+    """Return the tickets of no elements, with a position to begin at."""
+    return ExplicitTickets((), lambda _: position)
 
 
 class DrawRecord:

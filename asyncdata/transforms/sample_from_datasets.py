@@ -31,7 +31,7 @@ from asyncdata.runtime.block import Block, Blocks, Demand, Failure
 from asyncdata.runtime.resharding import Resharding
 from asyncdata.runtime.tickets import END, NOTHING, FilteredTickets, Position, Start, Ticket, natural
 from asyncdata.transforms.concatenate import from_parts
-from asyncdata.transforms.mixture_position import Begin, MixtureHistory
+from asyncdata.transforms.mixture_position import MixtureHistory, beginning
 from asyncdata.transforms.mixture_reader import Choices, MixtureReader
 from asyncdata.transforms.mixture_shares import resharded_mixture
 from asyncdata.transforms.mixture_turns import CostTurns, TurnsPlace, priced
@@ -289,7 +289,7 @@ def drawing(
     def open_input(number: int, want: Demand) -> Blocks:
         return inputs[number](scope, want, Start.of(begins[number]))
 
-    return MixtureReader(open_input, list(map(Begin, begins)), stack, names)
+    return MixtureReader(open_input, list(map(beginning, begins)), stack, names)
 
 
 @dataclass(frozen=True, eq=False)

@@ -35,6 +35,8 @@ __all__ = (
     "TaskResult",
     "carry_out",
     "crashed",
+    "fit",
+    "opened",
     "reached",
     "sent_back",
     "sent_to_worker",
