@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from bisect import bisect_right
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import aclosing
 from functools import partial
 from typing import Final, TypeAlias
@@ -12,7 +12,7 @@ from typing import Final, TypeAlias
 from asyncdata.errors import DataLossError
 from asyncdata.executors.scope import Scope
 from asyncdata.runtime.retry_count import retries_counted
-from asyncdata.storage import BLOCK_BYTES, Cancellable, Entry, ObjectStore, Store
+from asyncdata.storage import BLOCK_BYTES, Ahead, Entry, ObjectStore, Store
 
 __all__ = ("TableContents",)
 
@@ -45,7 +45,7 @@ class TableContents:
         self._spans: Callable[[int], list[Span]] | None = None
         self._at_once = isinstance(store, ObjectStore) and not store.web
         self._share = scope.budget.share()
-        self._ahead: dict[int, PendingGroup] = {}
+        self._ahead: dict[int, Ahead[Parts]] = {}
 
     async def begin(self) -> Entry:
         """Return the entry of the file."""
@@ -98,7 +98,7 @@ class TableContents:
                 continue
             if total > MOST_AHEAD or self._share.claim(total) < total:
                 return
-            self._ahead[number] = PendingGroup(partial(self._pieces, needed), self.scope.spawn)
+            self._ahead[number] = Ahead(partial(self._pieces, needed), self.scope)
 
     async def _pieces(self, spans: Sequence[Span]) -> Parts:
         """Read some parts, by several requests at once if they are large."""
@@ -130,35 +130,3 @@ class TableContents:
         for pending in self._ahead.values():
             pending.cancel.cancel()
         self._ahead.clear()
-
-
-class PendingGroup:
-    """A row group that is being fetched, or has been."""
-
-    def __init__(
-        self, run: Callable[[], Awaitable[Parts]], spawn: Callable[[Callable[[], Awaitable[None]]], Cancellable]
-    ) -> None:
-        self.ready: asyncio.Future[Parts] = asyncio.get_running_loop().create_future()
-        self.ready.add_done_callback(retrieve_error)
-        self._run = run
-        self.cancel = spawn(self._fetch)
-
-    async def _fetch(self) -> None:
-        """Fetch it, and set it or its error as the result."""
-        try:
-            parts = await self._run()
-        except asyncio.CancelledError:
-            self.ready.cancel()
-            raise
-        except Exception as error:  # noqa: BLE001  it is raised where the row group is read
-            if not self.ready.done():
-                self.ready.set_exception(error)
-        else:
-            if not self.ready.done():
-                self.ready.set_result(parts)
-
-
-def retrieve_error(ready: asyncio.Future[Parts]) -> None:
-    """Retrieve the error of a row group that nobody reads, so that asyncio does not log it."""
-    if not ready.cancelled():
-        ready.exception()

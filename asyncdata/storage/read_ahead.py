@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Final, NamedTuple, Protocol, Self
+from typing import Any, Final, Generic, NamedTuple, Protocol, Self, TypeVar
 
-from asyncdata.storage.base import Cancellable, Entry, Runner
+from asyncdata.storage.base import Entry, Runner
 from asyncdata.storage.limit import Limit
 
-__all__ = ("LARGEST_PART", "Part", "Parts", "ReadAhead")
+__all__ = ("LARGEST_PART", "Ahead", "Part", "Parts", "ReadAhead")
+
+T = TypeVar("T")
 
 FIRST_PART: Final = 1 << 20
 """Bytes of the first request: a reader may want only one record."""
@@ -47,16 +50,34 @@ class Parts(Protocol):
         ...
 
 
-class Ahead:
-    """A part that was requested, and may have arrived."""
+class Ahead(Generic[T]):
+    """What was requested ahead, and may have arrived."""
 
-    __slots__ = ("cancel", "ready", "span")
-
-    def __init__(self, span: tuple[int, int]) -> None:
-        self.span = span
-        self.ready: asyncio.Future[Part] = asyncio.get_running_loop().create_future()
+    def __init__(self, ask: Callable[[], Awaitable[T]], runner: Runner) -> None:
+        self.ready: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         self.ready.add_done_callback(mark_retrieved)
-        self.cancel: Cancellable | None = None
+        self._ask = ask
+        self.cancel = runner.spawn(self._fetch)
+
+    async def _fetch(self) -> None:
+        """Wait for it, and set it or its error as the result."""
+        try:
+            found = await self._ask()
+        except asyncio.CancelledError:
+            self.ready.cancel()
+            raise
+        except Exception as error:  # noqa: BLE001  it is raised where the result is read
+            if not self.ready.done():
+                self.ready.set_exception(error)
+        else:
+            if not self.ready.done():
+                self.ready.set_result(found)
+
+
+def mark_retrieved(ready: asyncio.Future[Any]) -> None:
+    """Mark an error as retrieved, so that asyncio does not log it if the result is never read."""
+    if not ready.cancelled():
+        ready.exception()
 
 
 class ReadAhead:
@@ -72,7 +93,7 @@ class ReadAhead:
         self._entry: Entry | None = None
         self._part = memoryview(b"")
         self._size = FIRST_PART
-        self._ahead: deque[Ahead] = deque()
+        self._ahead: deque[Ahead[Part]] = deque()
         self._count = 0 if runner is None else 1
 
     async def begin(self) -> Entry:
@@ -101,8 +122,7 @@ class ReadAhead:
         """End the requests that are under way, without waiting."""
         self._part = memoryview(b"")
         for ahead in self._ahead:
-            if ahead.cancel is not None:
-                ahead.cancel.cancel()
+            ahead.cancel.cancel()
         self._ahead.clear()
 
     async def _next(self) -> memoryview:
@@ -135,9 +155,8 @@ class ReadAhead:
     def _request(self) -> None:
         """Request one part in a task."""
         assert self._runner is not None
-        ahead = Ahead(self._next_part())
-        self._ahead.append(ahead)
-        ahead.cancel = self._runner.spawn(partial(self._fetch, ahead))
+        ask = partial(self._store.part, self._path, *self._next_part(), self._entry)
+        self._ahead.append(Ahead(ask, self._runner))
 
     def _next_part(self) -> tuple[int, int]:
         """Return the start and stop of the next part to request."""
@@ -147,23 +166,3 @@ class ReadAhead:
             self._size = larger
         start, self._asked = self._asked, min(self._asked + self._size, self._entry.size)
         return start, self._asked
-
-    async def _fetch(self, ahead: Ahead) -> None:
-        """Read a part, and set it or its error as the result."""
-        try:
-            part = await self._store.part(self._path, *ahead.span, self._entry)
-        except asyncio.CancelledError:
-            ahead.ready.cancel()
-            raise
-        except Exception as error:  # noqa: BLE001  it is raised where the part is read
-            if not ahead.ready.done():
-                ahead.ready.set_exception(error)
-        else:
-            if not ahead.ready.done():
-                ahead.ready.set_result(part)
-
-
-def mark_retrieved(ready: asyncio.Future[Part]) -> None:
-    """Mark an error as retrieved, so that asyncio does not log it if the part is never read."""
-    if not ready.cancelled():
-        ready.exception()
