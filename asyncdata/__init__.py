@@ -20,6 +20,7 @@ Names in brackets are the files to begin with.
                       when a worker dies (pool)
     graph/            the tree of nodes (node), the stages that run them (stages), which workers a step has
     sources/          the nodes without an input, a file for each kind
+    steps             what the author of a step may touch: all that a step is written with
     transforms/       the nodes with inputs, a file for each method; how some resume (interleave_position)
     engines/          where a pipeline runs: current loop, thread, no loop
     identity/         what makes two pipelines the same (labels, content_hash), and whether a position fits one

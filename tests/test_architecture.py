@@ -32,6 +32,7 @@ LAYERS = (
     ("executors.process",),
     ("graph",),
     ("sources",),
+    ("steps",),
     ("transforms",),
     ("engines", "identity"),
     ("cluster", "devices"),

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import dis
 import re
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import aclosing
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, pairwise
 from typing import Any, ClassVar, Final, NamedTuple, final
@@ -16,17 +15,16 @@ from asyncdata.errors import ResumeError, StructureError, annotate
 from asyncdata.executors.function_call import describe, noted
 from asyncdata.executors.retry import unwrapped
 from asyncdata.executors.scope import Scope
+from asyncdata.graph.members import alone, members_of, remade
 from asyncdata.graph.node import Node, PlaceBelow, Unary, nodes_of, repeated_ones, scaled
 from asyncdata.graph.stages import Fold, Stage, Step
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure, LeftOut, is_left_out
 from asyncdata.runtime.resharding import Resharding, listed
 from asyncdata.runtime.source_state import RestorableItem
 from asyncdata.runtime.tickets import (
-    END,
     NOTHING,
     ExplicitTickets,
     Position,
-    ReplayedTickets,
     Start,
     Ticket,
     Tickets,
@@ -35,15 +33,12 @@ from asyncdata.runtime.tickets import (
 )
 from asyncdata.transforms.map import Map
 
-__all__ = ("Batch", "BatchState", "Batcher", "alone", "members_of", "remade")
+__all__ = ("Batch", "BatchState", "Batcher")
 
 FEW: Final = 32
 """Fewer rows of one array than this are stacked quicker as elements."""
 
 MEMBER: Final = re.compile(r"element (\d+) of the batch")
-
-ALONE: Final = "alone"
-"""Marks the ticket of an element that failed and is in no batch."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -332,59 +327,3 @@ def returns_none(fn: Any) -> bool:
     returned = [before for before, one in pairs if one.opname == "RETURN_VALUE"]
     returned += [one for _, one in pairs if one.opname == "RETURN_CONST"]
     return bool(returned) and all(one.opcode in dis.hasconst and one.argval is None for one in returned)
-
-
-def alone(ticket: Ticket) -> Ticket:
-    """Return the ticket of an element that passes alone; it may have members, as a failed batch, or have passed alone
-    before."""
-    return (ALONE, ticket) if isinstance(ticket, Tickets) or is_alone(ticket) else ticket
-
-
-def is_alone(ticket: Ticket) -> bool:
-    return isinstance(ticket, tuple) and ticket[:1] == (ALONE,)
-
-
-def members_of(ticket: Ticket) -> Sequence[Ticket]:
-    """Return the tickets of the elements that the item with this ticket was made from."""
-    if isinstance(ticket, Tickets):
-        return [*ticket]
-    return [ticket[1]] if is_alone(ticket) else [ticket]
-
-
-async def remade(
-    node: Node, scope: Scope, tickets: Sequence[Ticket], make: Callable[[Block], Any], in_batches: bool = False
-) -> Blocks:
-    """Yield `make(members)` for each of these tickets, whose members are elements of `node`; one without members passes
-    alone.
-
-    If all results come `in_batches`, an element that failed before and succeeds now is a batch of its own. What is left
-    out now is in none, and of a result without others only the place remains.
-    """
-    members, absent = [members_of(ticket) for ticket in tickets], node.left_out
-    if absent is not None:
-        members = [[member for member in one if not absent(member)] for one in members]
-    inner = Demand()
-    async with aclosing(node.open(scope, inner, Start(END, [*chain.from_iterable(members)]))) as source:
-        for place, one in enumerate(members):
-            if absent is not None and not one:
-                yield Block([Failure(LeftOut())], ReplayedTickets(tickets, place, place + 1, END), True)
-                continue
-            found = await exactly(source, inner, len(one))
-            if found is None:
-                return
-            joined = isinstance(tickets[place], Tickets) or (in_batches and not found.failed)
-            item = make(found) if joined else found.items[0]
-            yield Block([item], ReplayedTickets(tickets, place, place + 1, END), type(item) is Failure)
-
-
-async def exactly(source: Blocks, want: Demand, count: int) -> Block | None:
-    """Return the next `count` elements as one block, `None` if there are fewer."""
-    parts: list[Block] = []
-    while count:
-        want.items = count
-        part = await anext(source, None)
-        if part is None:
-            return None
-        parts.append(part)
-        count -= len(part)
-    return Block.join(parts)

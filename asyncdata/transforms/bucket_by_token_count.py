@@ -12,6 +12,7 @@ from asyncdata.elements.structure import open_level
 from asyncdata.errors import PlanError, StructureError
 from asyncdata.executors.function_call import Call, noted
 from asyncdata.executors.scope import Scope
+from asyncdata.graph.members import alone, remade
 from asyncdata.graph.node import REPLACEABLE, Node, Unary, check_arguments, check_count, regrouped
 from asyncdata.graph.stages import Fold, Step
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
@@ -28,7 +29,6 @@ from asyncdata.runtime.tickets import (
     natural,
     replaying,
 )
-from asyncdata.transforms.batch import alone, remade
 from asyncdata.transforms.padded_batch import Padding
 
 __all__ = ("BucketByTokenCount", "TokenBucketer")

@@ -12,6 +12,7 @@ from asyncdata.elements.structure import stack
 from asyncdata.errors import PlanError
 from asyncdata.executors.function_call import Call, noted
 from asyncdata.executors.scope import Scope
+from asyncdata.graph.members import alone, remade
 from asyncdata.graph.node import (
     EVERYTHING,
     REPLACEABLE,
@@ -36,7 +37,6 @@ from asyncdata.runtime.tickets import (
     Tickets,
     replaying,
 )
-from asyncdata.transforms.batch import alone, remade
 from asyncdata.transforms.flat_map import FlatMap
 from asyncdata.transforms.keyed import Keyer, in_key_order
 from asyncdata.transforms.map import Map

@@ -20,12 +20,12 @@ import numpy as np
 from asyncdata.errors import PlanError, ResumeError, StructureError
 from asyncdata.executors.function_call import describe, noted
 from asyncdata.executors.scope import Scope
+from asyncdata.graph.members import alone, remade
 from asyncdata.graph.node import Node, Unary, check_count, regrouped
 from asyncdata.graph.stages import Fold, Step
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
 from asyncdata.runtime.resharding import Resharding, named, replaying_tickets
 from asyncdata.runtime.tickets import END, ExplicitTickets, Position, ReplayedTickets, Start, Ticket, Tickets
-from asyncdata.transforms.batch import alone, remade
 from asyncdata.transforms.token_rows import FIELDS, Piece, RowLayout, Tokens
 
 __all__ = ("PackSequences", "Packer", "is_cut")

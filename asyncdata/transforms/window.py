@@ -13,6 +13,7 @@ from asyncdata.errors import StructureError
 from asyncdata.executors.function_call import noted
 from asyncdata.executors.process.exceptions import copied_failure
 from asyncdata.executors.scope import Scope
+from asyncdata.graph.members import remade
 from asyncdata.graph.node import REPLACEABLE, Node, Unary, scaled
 from asyncdata.graph.stages import Fold, Produce, Step
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
@@ -31,7 +32,6 @@ from asyncdata.runtime.tickets import (
     replaying,
 )
 from asyncdata.sources.random_access import IndexedSource
-from asyncdata.transforms.batch import remade
 
 __all__ = ("Make", "Members", "Window")
 
