@@ -19,6 +19,7 @@ from asyncdata.web.decoding import BodyDecoder, BodyError, Decode, InvalidItemEr
 from asyncdata.web.idempotency import KeyReusedError
 from asyncdata.web.multipart import is_multipart, uploaded_file
 from asyncdata.web.schema import Schema
+from asyncdata.web.unpacking import EncodingError, Unpacker, unpacker_for
 
 __all__ = (
     "JSON",
@@ -107,13 +108,14 @@ class Ingest:
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         headers = headers_of(scope)
         body = RequestBody(receive)
+        more: list[Header] = []
         try:
             await admit(self.authenticate, scope, headers)
             status, reply = 200, await self.take(scope, headers, body)
         except (BodyError, ChannelFull, ClosedError) as error:
             status, reply = refusal(error)
+            more += advice(error, status)
         self.counts.answered(status)
-        more: list[Header] = [RETRY] if status in (429, 503) else []
         if body.more:
             more.append(CLOSE)
         with suppress(OSError) if body.gone else nullcontext():  # applications around this one expect a reply
@@ -122,13 +124,13 @@ class Ingest:
     async def take(self, scope: Message, headers: Mapping[str, str], body: RequestBody) -> dict[str, Any]:
         """Put the items of a request into the channel, and return the reply."""
         check_length(headers.get("content-length", "0"), self.limits.body_bytes)
-        check_encoding(headers.get("content-encoding", ""))
+        unpacker = unpacker_for(headers.get("content-encoding", ""), self.limits.body_bytes)
         content_type, key = headers.get("content-type", ""), key_of(headers)
         version = version_of(query_of(scope))
         upload = is_multipart(content_type)
         reader = self.decoder("application/json" if upload else content_type)
         try:
-            data, decoder = await self.read(body, reader), reader
+            data, decoder = await self.read(body, unpacker, reader), reader
             if upload:
                 content_type, data = uploaded_file(content_type, data)
                 decoder = self.decoder(content_type)
@@ -142,19 +144,22 @@ class Ingest:
         """Return what decodes a body."""
         return BodyDecoder(format_of(content_type), self.decode, self.limits.body_bytes, self.limits.item_bytes)
 
-    async def read(self, body: RequestBody, decoder: BodyDecoder) -> bytes:
-        """Read and decode a body to its end, and return its bytes."""
+    async def read(self, body: RequestBody, unpacker: Unpacker | None, decoder: BodyDecoder) -> bytes:
+        """Read, unpack and decode a body to its end, and return its bytes."""
         parts: list[bytes] = []
         try:
             async with asyncio.timeout(self.limits.body_seconds):
                 while body.more:
                     data = await body.next()
-                    self.receiving += len(data)
-                    decoder.feed(data)
-                    self.check_receiving()
-                    parts.append(data)
+                    for part in (data,) if unpacker is None else unpacker.feed(data):
+                        self.receiving += len(part)
+                        decoder.feed(part)
+                        self.check_receiving()
+                        parts.append(part)
         except TimeoutError:
             raise BodyError(408, f"the body took more than {self.limits.body_seconds:g} s") from None
+        if unpacker is not None:
+            unpacker.finish()
         return b"".join(parts)
 
     def check_receiving(self) -> None:
@@ -217,12 +222,6 @@ def check_length(length: str, most: int) -> None:
         raise BodyError(413, f"the body has more than {most} bytes; send it in parts")
 
 
-def check_encoding(encoding: str) -> None:
-    """Raise for a compressed body, which would be stored as it is."""
-    if encoding.strip().lower() not in ("", "identity"):
-        raise BodyError(415, f"Content-Encoding is not supported, got {encoding!r:.80}: send the body uncompressed")
-
-
 def key_of(headers: Mapping[str, str]) -> str | None:
     """Return the idempotency key, with or without the quotes of the standard."""
     header = headers.get("idempotency-key")
@@ -277,6 +276,13 @@ def refusal(error: Exception) -> tuple[int, dict[str, Any]]:
         return 429, {"error": "the channel is full; send the request again later", "accepted": 0}
     log.warning("a request was refused: %.300r", str(error))
     return 503, {"error": "the channel is closed; send the request again later", "accepted": 0}
+
+
+def advice(error: Exception, status: int) -> list[Header]:
+    """Return the headers that say what a client can do about a refusal."""
+    if isinstance(error, EncodingError):
+        return [(b"accept-encoding", error.accepted.encode())]
+    return [RETRY] if status in (429, 503) else []
 
 
 def headers_of(scope: Message) -> dict[str, str]:

@@ -39,7 +39,8 @@ def ingest_app(
     Mount it in FastAPI or Starlette, or run it with uvicorn. The body is JSON (each element of an array is an item),
     NDJSON (one item per line), MessagePack or, as `application/octet-stream`, one item of bytes. `decode` makes an
     item from its bytes instead: from a line, or from the body. Either all items of a request are accepted, or none.
-    `?version=7` says which policy or model made them.
+    `?version=7` says which policy or model made them. `Content-Encoding` may be one of gzip, deflate, br and zstd (with
+    their packages); limits count the bytes of the unpacked body.
 
     `schema`, a pydantic model, msgspec Struct, dataclass or TypedDict, is the type of an item. A body with an item that
     is not of this type is refused by 422, and the reply names the line and the fields: `detail` is as FastAPI's. A
@@ -53,9 +54,10 @@ def ingest_app(
     `authenticate`, plain or `async`, gets the headers of a request, by lower-case name, and returns whether to serve
     it; if not, the reply is 401. Without it only clients on this machine (loopback) are served, and others get 403.
 
-    Other refusals: 413 for a body of more than `max_body_bytes` or an item of more than `max_item_bytes`, 408 for a
-    body that takes longer than `body_seconds`, 429 if the channel is full, and 503 if it is closed or the bodies that
-    are being received have more than `receiving_bytes` together. After 429 and 503 a client sends the request again.
+    Other refusals: 415 for another type or encoding, 413 for a body of more than `max_body_bytes` or an item of more
+    than `max_item_bytes`, 408 for a body that takes longer than `body_seconds`, 429 if the channel is full, and 503 if
+    it is closed or the bodies that are being received have more than `receiving_bytes` together. After 429 and 503 a
+    client sends the request again.
     The application closes the channel when it is shut down.
 
     Each message of a WebSocket to `/ingest` is handled like a request, and acknowledged in order. Text is NDJSON; bytes

@@ -48,13 +48,16 @@ UPLOAD: dict[str, Any] = {
     "properties": {"file": {"type": "string", "contentMediaType": "application/octet-stream"}},
 }
 
+ENCODINGS = ["identity", "gzip", "deflate", "br", "zstd"]
+"""Of request bodies; the last two where their packages are installed."""
+
 STATUSES = {
     "400": "the body, its length, the idempotency key or the version is malformed",
     "401": "the request is not authenticated",
     "403": "only clients on the server's machine are served",
     "408": "the body took too long",
     "413": "the body or an item is too large",
-    "415": "the type of content is not supported",
+    "415": "the type of content is not supported, or its encoding, and then Accept-Encoding has those that are",
     "422": "an item is not of the declared type, or the idempotency key was used before with another body",
     "429": "the channel is full; send the request again after Retry-After seconds",
     "503": "the channel is closed, or too many bytes are being received; send the request again after Retry-After "
@@ -91,11 +94,12 @@ def ingest() -> dict[str, Any]:
     """Return the description of `POST /ingest`."""
     refused = {"application/json": {"schema": REFUSED}}
     retry = {"Retry-After": {"schema": {"type": "integer"}}}
+    advice = {"415": {"Accept-Encoding": {"schema": {"type": "string"}}}, "429": retry, "503": retry}
     responses: dict[str, Any] = {
         "200": {"description": "all items are accepted", "content": {"application/json": {"schema": ACCEPTED}}}
     }
     for status, what in STATUSES.items():
-        more = {"headers": retry} if status in ("429", "503") else {}
+        more = {"headers": advice[status]} if status in advice else {}
         responses[status] = {"description": what, "content": refused, **more}
     return {
         "summary": "Accept all items of the body, or none.",
@@ -105,6 +109,7 @@ def ingest() -> dict[str, Any]:
                 "in": "header",
                 "schema": {"type": "string", "minLength": 1, "maxLength": 1024},
             },
+            {"name": "Content-Encoding", "in": "header", "schema": {"type": "string", "enum": ENCODINGS}},
             {"name": "version", "in": "query", "schema": {"type": "integer"}},
         ],
         "requestBody": {

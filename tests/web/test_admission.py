@@ -108,10 +108,10 @@ async def test_a_client_without_an_address_is_local_only_at_a_local_socket() -> 
     assert (await post(ingest, None, server=("192.0.2.1", 8000)))[0] == 403
 
 
-@pytest.mark.parametrize("second", ["gzip", "identity"])
-async def test_of_two_headers_of_one_name_none_is_overlooked(second: str) -> None:
+@pytest.mark.parametrize(("second", "status"), [("gzip", 415), ("identity", 400)])
+async def test_of_two_headers_of_one_name_none_is_overlooked(second: str, status: int) -> None:
     more = [(b"content-encoding", b"gzip"), (b"content-encoding", second.encode())]
-    assert (await post(ingest_into(ad.Channel()), None, more=more))[0] == 415
+    assert (await post(ingest_into(ad.Channel()), None, more=more))[0] == status
     more = [(b"origin", b"https://evil.example"), (b"origin", b"http://localhost")]
     assert (await post(ingest_into(ad.Channel()), ("127.0.0.1", 1), more=more))[0] == 403
 

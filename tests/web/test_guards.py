@@ -6,7 +6,7 @@ import asyncio
 import json
 import logging
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -123,7 +123,9 @@ def test_what_json_cannot_hold_is_counted_too() -> None:
         assert bytes_of_items("msgpack", body, decoded("msgpack", body, 1 << 20), decoded=False) >= len(body)
 
 
-async def post(ingest: Ingest, body: bytes, kind: str) -> tuple[int, dict[str, Any]]:
+async def post(
+    ingest: Ingest, body: bytes, kind: str, more: Sequence[tuple[bytes, bytes]] = ()
+) -> tuple[int, dict[str, Any]]:
     """The status and the reply of a request."""
     sent: list[Any] = []
 
@@ -133,7 +135,7 @@ async def post(ingest: Ingest, body: bytes, kind: str) -> tuple[int, dict[str, A
     async def send(message: Any) -> None:
         sent.append(message)
 
-    await ingest({"headers": [(b"content-type", kind.encode())], "client": LOCAL}, receive, send)
+    await ingest({"headers": [(b"content-type", kind.encode()), *more], "client": LOCAL}, receive, send)
     return sent[0]["status"], json.loads(sent[1]["body"])
 
 
