@@ -15,9 +15,9 @@ from asyncdata.graph.node import check_count
 from asyncdata.runtime.queue import LoopSignal
 from asyncdata.system import forks
 from asyncdata.system.closing import Closable
-from asyncdata.web.lag import Admission, Admitting, LagLimit, Staleness
+from asyncdata.web.lag import Admission, AdmissionEndedError, Admitting, LagLimit, Staleness
 
-__all__ = ("Channel", "ChannelQueue", "Taken", "check_version", "limit_of", "queue_of", "version_of")
+__all__ = ("Channel", "ChannelQueue", "Taken", "check_admission", "check_version", "limit_of", "queue_of", "version_of")
 
 VERSIONS: Final = range(1 - (1 << 63), 1 << 63)
 
@@ -90,7 +90,14 @@ class Channel(Closable):
         if not self._queue.put(chunk):
             await self._queue.put_later(chunk)
 
-    def send_nowait(self, items: Iterable[Any], *, version: int | None = None, nbytes: int | None = None) -> None:
+    def send_nowait(
+        self,
+        items: Iterable[Any],
+        *,
+        version: int | None = None,
+        nbytes: int | None = None,
+        admission: Admission | None = None,
+    ) -> None:
         """Send some items now; `ChannelFull` if there is no space for all of them, or other senders wait for space.
 
         >>> import asyncdata as ad
@@ -100,7 +107,7 @@ class Channel(Closable):
         Traceback (most recent call last):
         asyncdata.errors.ChannelFull: the channel holds 2 of 2 items, ... and has no space for 1 more ...
         """
-        chunk = self._queue.weighed(listed(items), version, nbytes)
+        chunk = self._queue.weighed(listed(items), version, nbytes, admission)
         if not self._queue.put(chunk):
             raise ChannelFull(self._queue.full(chunk))
 
@@ -195,6 +202,13 @@ def limit_of(limit: LagLimit | None, version: object) -> LagLimit:
     if limit is None:
         raise PlanError("admit needs a channel with max_lag=, the most sends that may be read before the one admitted")
     return limit
+
+
+def check_admission(limit: LagLimit | None, admission: Admission) -> None:
+    """Raise unless something may be sent with an admission to a channel with this limit, if it has one."""
+    if limit is None:
+        raise AdmissionEndedError(f"send(admission=): {admission!r} is of another channel, as this one has no max_lag")
+    limit.check(admission)
 
 
 def version_of(admission: Admission | None, version: int | None) -> int | None:
@@ -321,7 +335,7 @@ class ChannelQueue:
             if self.closed:
                 raise ClosedError("the channel is closed, and accepts no more items")
             if chunk.admission is not None:
-                limit_of(self.limit, chunk.version).check(chunk.admission)
+                check_admission(self.limit, chunk.admission)
             if (self.senders and self.senders[0] is not sender) or not self.fits(chunk):
                 if sender is not None:
                     sender.woken = False

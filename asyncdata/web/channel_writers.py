@@ -10,6 +10,7 @@ from asyncdata.web.channel import Channel
 from asyncdata.web.decoding import format_of
 from asyncdata.web.durable import DurableChannel, send_checked
 from asyncdata.web.idempotency import check_same_body, digest_of_body
+from asyncdata.web.lag import Admission
 
 __all__ = ("AnyChannel", "ChannelWriter", "DiskWriter", "MemoryWriter", "Payload", "writer_of")
 
@@ -29,6 +30,8 @@ class Payload(NamedTuple):
     """Whether the user's function made the items."""
     key: str | None = None
     version: int | None = None
+    admission: Admission | None = None
+    """With which it is sent."""
 
 
 class ChannelWriter(Protocol):
@@ -37,7 +40,8 @@ class ChannelWriter(Protocol):
     async def put(self, payload: Payload) -> bool:
         """Accept it: `False` if its key was accepted before, with the same body.
 
-        Raises `ChannelFull`, `ClosedError` or `PlanError`; `KeyReusedError` if the key came with another body.
+        Raises `ChannelFull`, `ClosedError` or `PlanError`; `KeyReusedError` if the key came with another body,
+        `AdmissionEndedError` if there is no such admission any more.
         """
         ...
 
@@ -58,7 +62,7 @@ class MemoryWriter:
             check_same_body(self.known[key], digest)
             return False
         size = bytes_of_items(form, payload.body, payload.items, payload.decoded)
-        self.channel.send_nowait(payload.items, version=payload.version, nbytes=size)
+        self.channel.send_nowait(payload.items, version=payload.version, nbytes=size, admission=payload.admission)
         if key is not None:
             self.known[key] = digest
             if len(self.known) > KNOWN_KEYS:
@@ -75,7 +79,7 @@ class DiskWriter:
 
     async def put(self, payload: Payload) -> bool:
         form = format_of(payload.content_type)
-        return await send_checked(self.channel, payload.body, payload.key, payload.version, form)
+        return await send_checked(self.channel, payload.body, payload.key, payload.version, form, payload.admission)
 
 
 def writer_of(channel: object) -> ChannelWriter:

@@ -22,7 +22,7 @@ from asyncdata.storage import FileLock, open_regular
 from asyncdata.system import forks
 from asyncdata.system.closing import Closable
 from asyncdata.system.signal_handlers import start_thread
-from asyncdata.web.channel import check_version, version_of
+from asyncdata.web.channel import check_admission, check_version, version_of
 from asyncdata.web.decoding import BodyDecoder, BodyError, format_of
 from asyncdata.web.folder import ChannelFolder, offsets_in
 from asyncdata.web.idempotency import check_same_body, digest_of_body, digest_of_key
@@ -223,7 +223,7 @@ class DurableChannel(Closable):
                 same.waiters += new.waiters
                 return True
             if new.admission is not None:
-                self._producers.checked(new.admission.version).check(new.admission)
+                check_admission(self._producers.limit, new.admission)
             self._check_room(len(new.frame))
             self._waiting_bytes += len(new.frame)
             self._pending.append(new)
@@ -431,10 +431,15 @@ class DurableChannel(Closable):
 
 
 def send_checked(
-    channel: DurableChannel, body: bytes, key: str | None, version: int | None, form: str
+    channel: DurableChannel,
+    body: bytes,
+    key: str | None,
+    version: int | None,
+    form: str,
+    admission: Admission | None = None,
 ) -> Awaitable[bool]:
     """Do what `DurableChannel.send` does, for a body that was decoded already."""
-    return channel._send(body, key, version, form)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+    return channel._send(body, key, version, form, admission)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
 
 
 def encoded_key(key: object) -> bytes:

@@ -17,6 +17,8 @@ from asyncdata.web.admission import Authenticate, admit
 from asyncdata.web.channel_writers import ChannelWriter, Payload
 from asyncdata.web.decoding import BodyDecoder, BodyError, Decode, InvalidItemError, UndecodableError, format_of
 from asyncdata.web.idempotency import KeyReusedError
+from asyncdata.web.lag import AdmissionEndedError
+from asyncdata.web.leases import Leases
 from asyncdata.web.multipart import is_multipart, uploaded_file
 from asyncdata.web.schema import Schema
 from asyncdata.web.unpacking import EncodingError, Unpacker, unpacker_for
@@ -25,11 +27,13 @@ __all__ = (
     "JSON",
     "KEY_BYTES",
     "Counts",
+    "Header",
     "Ingest",
     "Limits",
     "Message",
     "Receive",
     "Send",
+    "advice",
     "checked_key",
     "headers_of",
     "query_of",
@@ -96,11 +100,13 @@ class Ingest:
         decode: Decode | Schema | None,
         limits: Limits,
         authenticate: Authenticate | None = None,
+        leases: Leases | None = None,
     ) -> None:
         self.writer = writer
         self.decode = decode
         self.limits = limits
         self.authenticate = authenticate
+        self.leases = Leases() if leases is None else leases
         self.counts = Counts()
         self.receiving = 0
         """Bytes of bodies that are being received."""
@@ -130,13 +136,14 @@ class Ingest:
         upload = is_multipart(content_type)
         reader = self.decoder("application/json" if upload else content_type)
         try:
-            data, decoder = await self.read(body, unpacker, reader), reader
-            if upload:
-                content_type, data = uploaded_file(content_type, data)
-                decoder = self.decoder(content_type)
-                decoder.feed(data)
-            payload = Payload(content_type, data, decoder.finish(), self.decode is not None, key, version)
-            return await self.put(payload)
+            with self.leases.using(headers.get("admission"), version) as admission:
+                data, decoder = await self.read(body, unpacker, reader), reader
+                if upload:
+                    content_type, data = uploaded_file(content_type, data)
+                    decoder = self.decoder(content_type)
+                    decoder.feed(data)
+                made = self.decode is not None
+                return await self.put(Payload(content_type, data, decoder.finish(), made, key, version, admission))
         finally:
             self.receiving -= reader.size
 
@@ -174,6 +181,8 @@ class Ingest:
             taken = not payload.items or await self.writer.put(payload)
         except KeyReusedError as error:
             raise BodyError(422, str(error)) from None
+        except AdmissionEndedError:
+            raise BodyError(409, "the admission is unknown here, has expired or was used") from None
         except PlanError as error:  # it would not fit into an empty one
             raise BodyError(413, str(error)) from None
         if not taken:

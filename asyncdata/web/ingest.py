@@ -10,10 +10,12 @@ from asyncdata.errors import PlanError
 from asyncdata.graph.node import check_count
 from asyncdata.system.optional_packages import require
 from asyncdata.web.admission import Authenticate
+from asyncdata.web.admitting import Admit
 from asyncdata.web.channel_writers import AnyChannel, writer_of
 from asyncdata.web.consumer import Consumer
 from asyncdata.web.decoding import Decode
 from asyncdata.web.http import Ingest, Limits
+from asyncdata.web.leases import Leases
 from asyncdata.web.monitoring import Health, Metrics
 from asyncdata.web.openapi import OpenApi
 from asyncdata.web.sources import maker_for, seconds_for
@@ -33,6 +35,7 @@ def ingest_app(
     authenticate: Authenticate | None = None,
     consumer: Consumer | None = None,
     schema: Any = None,
+    admission_seconds: float = 60.0,
 ) -> Any:
     """Return an ASGI application that puts what is posted to `/ingest` into a channel.
 
@@ -65,6 +68,10 @@ def ingest_app(
     reconnects gives by `?first=n` the number of its first message. `/health` says whether items are accepted and read,
     `/metrics` has counts for Prometheus, and `/openapi.json` describes requests and replies.
 
+    If the channel has `max_lag`, producers ask by `POST /admit?version=7` before they work. The reply has the id of an
+    admission, which `POST /ingest` gives in the header `Admission`. It ends with an accepted request, by
+    `DELETE /admit/ID`, or `admission_seconds` after the last request with it.
+
     With a `consumer` the application also runs the reader of the channel, and ends it when it is shut down.
 
     >>> import asyncdata as ad
@@ -80,7 +87,8 @@ def ingest_app(
         seconds_for("ingest_app", "body_seconds", body_seconds),
         max(check_count("ingest_app", "receiving_bytes", receiving_bytes, 1), max_body_bytes),
     )
-    return application(channel, Ingest(writer, make, limits, authenticate), consumer)
+    leases = Leases(seconds_for("ingest_app", "admission_seconds", admission_seconds))
+    return application(channel, Ingest(writer, make, limits, authenticate, leases), consumer)
 
 
 def application(channel: AnyChannel, ingest: Ingest, consumer: Consumer | None) -> Any:
@@ -96,11 +104,15 @@ def application(channel: AnyChannel, ingest: Ingest, consumer: Consumer | None) 
             if consumer is not None:
                 await stack.enter_async_context(consumer)
             await stack.enter_async_context(channel)
+            stack.callback(ingest.leases.end_all)
             yield
 
+    admitting = Admit(channel, ingest)
     routes = [
         routing.Route("/ingest", ingest, methods=["POST"]),
         routing.WebSocketRoute("/ingest", IngestSocket(ingest)),
+        routing.Route("/admit", admitting, methods=["POST"]),
+        routing.Route("/admit/{id}", admitting, methods=["DELETE"]),
         routing.Route("/health", Health(channel, consumer), methods=["GET"]),
         routing.Route("/metrics", Metrics(channel, ingest, consumer), methods=["GET"]),
         routing.Route("/openapi.json", OpenApi(), methods=["GET"]),

@@ -10,7 +10,11 @@ from typing import final
 from asyncdata.errors import PlanError
 from asyncdata.runtime.queue import LoopSignal
 
-__all__ = ("Admission", "Admitting", "LagLimit", "Staleness")
+__all__ = ("Admission", "AdmissionEndedError", "Admitting", "LagLimit", "Staleness")
+
+
+class AdmissionEndedError(PlanError):
+    """An admission was used or released, or is of another channel."""
 
 
 @final
@@ -147,7 +151,7 @@ class LagLimit:
     def check(self, admission: Admission) -> None:
         """Raise unless something may be sent with an admission."""
         if admission.used or admission not in self.open:
-            raise PlanError(f"send(admission=): {admission!r} was used or released, or is of another channel")
+            raise AdmissionEndedError(f"send(admission=): {admission!r} was used or released, or is of another channel")
 
     def sent(self, admission: Admission | None) -> Admission | None:
         """Count a send; return its admission, unless that was used or released meanwhile."""

@@ -21,6 +21,8 @@ HELP: Final = {
     "items_total": ("counter", "Items that were taken."),
     "bytes_total": ("counter", "Bytes of bodies that were taken."),
     "duplicates_total": ("counter", "Requests whose idempotency key had been taken before."),
+    "admissions_total": ("counter", "Admissions that were given by HTTP."),
+    "admissions_expired_total": ("counter", "Admissions that ended because nothing was sent with them in time."),
     "receiving_bytes": ("gauge", "Bytes of bodies that are being received."),
     "websockets": ("gauge", "WebSockets that are open."),
 }
@@ -86,6 +88,10 @@ class Metrics:
                 return {f'{{status="{status}"}}': count for status, count in sorted(counts.requests.items())}
             case "receiving_bytes":
                 return {"": self.ingest.receiving}
+            case "admissions_total":
+                return {"": self.ingest.leases.given}
+            case "admissions_expired_total":
+                return {"": self.ingest.leases.expired}
             case "websockets":
                 return {"": counts.sockets}
             case _:

@@ -29,6 +29,11 @@ PRINTED = {
         r"min_version +5\d{3} +0 +2\.6% +0\.1\d +1",
         r"max_lag +2\d{3} +14\d +0\.0% +0\.\d\d +3",
     ],
+    "05_remote_workers": [
+        "60 rollouts, 15 versions, thrown away: 0%",
+        "at most 4 versions old: True",
+        "an admission that nobody used ended by itself: True",
+    ],
 }
 
 

@@ -149,5 +149,5 @@ def test_no_request_that_the_description_allows_or_forbids_is_a_server_error(kin
         command += ["--checks", "not_a_server_error", "--generation-deterministic", "--no-color"]
         done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
     assert done.returncode == 0, done.stdout
-    assert "Tested: 3" in done.stdout
+    assert "Tested: 5" in done.stdout
     assert channel.closed

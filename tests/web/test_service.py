@@ -52,7 +52,7 @@ def test_health_metrics_and_description(tmp_path: Path) -> None:
             ):
                 assert line in told.splitlines()
             described = client.get("/openapi.json").json()
-            assert [*described["paths"]] == ["/ingest", "/health", "/metrics"]
+            assert [*described["paths"]] == ["/ingest", "/admit", "/admit/{id}", "/health", "/metrics"]
             channel.close()
             reply = client.get("/health")
             assert (reply.status_code, reply.json()["reason"]) == (503, "the channel is closed")
