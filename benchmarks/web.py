@@ -4,6 +4,7 @@
 
 The server is uvicorn in a process of its own; requests come over 16 connections from this one. Measured is the
 server's processor time, from the request to the batch: what it does in a second depends on who has the cores.
+"Memory" is that of the server for each of 10,000 connections at once, which begin a request each, end it and stay.
 "Lag" is how late the event loop of a service wakes, without the time for which it had no core.
 """
 
@@ -13,6 +14,7 @@ import asyncio
 import json
 import multiprocessing
 import os
+import resource
 import statistics
 import subprocess
 import sys
@@ -281,6 +283,41 @@ def lags(report: Report, rounds: int, seconds: float) -> None:
         report.add(Row(f"lag p99: {what}", statistics.median(millis[kind]), "ms", bar=bar, samples=samples, **against))
 
 
+async def connect_many(port: int, count: int) -> dict[str, float]:
+    """Begin and end a request on each of many connections; return the server's memory for one, in KB."""
+    control = await Connection.to(port)
+    body = b"\n".join(map(item, range(10)))
+    message = request(body)
+    first, rest = message[:-100], message[-100:]
+    for _ in range(20):
+        await control.send(message)
+    before = await control.get("/memory")
+    found: list[Connection] = []
+    while len(found) < count:
+        found += await asyncio.gather(*[Connection.to(port) for _ in range(min(100, count - len(found)))])
+        for connection in found[-100:]:
+            connection.writer.write(first)
+    expected = f"asyncdata_ingest_receiving_bytes {count * (len(body) - 100)}".encode()
+    while expected not in await control.send(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n"):
+        await asyncio.sleep(0.1)
+    sending = await control.get("/memory") - before
+    await asyncio.gather(*[connection.send(rest) for connection in found])
+    resting = await control.get("/memory") - before
+    for connection in (*found, control):
+        connection.writer.close()
+    return {"in the middle of a body": sending / count / 1e3, "after a request": resting / count / 1e3}
+
+
+def connections(report: Report, count: int) -> None:
+    """Have many connections at once, each with a request that was begun."""
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    count = min(count, most - 100)
+    with tempfile.TemporaryDirectory() as folder, served("channel", folder, 1 << 60) as port:
+        for when, size in asyncio.run(connect_many(port, count)).items():
+            report.add(Row(f"memory of one of {count} connections, {when}", size, "KB", "bar", 32, AtMost(1)))
+
+
 def main() -> None:
     """Measure all of it."""
     arguments = parse_arguments(__doc__ or "")
@@ -293,6 +330,7 @@ def main() -> None:
         limit = {"against": "bar", "reference": 1.5, "bar": AtMost(1)} if each > 1 else {}
         name = f"Channel alone, lists of {each}"
         report.add(Row(name, statistics.median(micros), "us", samples={"Channel": micros}, **limit))
+    connections(report, 10_000 // part)
     storing(report, rounds, 1600 // part)
     lags(report, arguments.rounds(3), 0.5 if arguments.quick else 5)
     report.finish(arguments.json)

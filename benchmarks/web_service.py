@@ -4,12 +4,13 @@
 
 `POST /ingest` takes NDJSON. `GET /cpu` answers when EXPECTED items have come out of the pipeline, if the service has
 one, with the seconds of processor time since `GET /begin`; `GET /lag` with the lags of the event loop since
-`GET /begin?lag`.
+`GET /begin?lag`; `GET /memory` with the bytes of its memory. It takes as many connections as the system lets it.
 """
 
 from __future__ import annotations
 
 import asyncio
+import resource
 import socket
 import sys
 import threading
@@ -32,6 +33,9 @@ __all__ = ("BATCH", "burn", "pipeline")
 
 BATCH = 250
 TICK = 0.005
+PATIENCE = 600
+"""Seconds for a connection that does nothing: a busy machine takes its time."""
+MEASURES = ("begin", "cpu", "lag", "memory")
 
 
 class Progress:
@@ -70,6 +74,9 @@ class Progress:
     async def lag(self, request: Request) -> JSONResponse:
         self.watching.cancel()
         return JSONResponse(self.lags)
+
+    async def memory(self, request: Request) -> JSONResponse:
+        return JSONResponse(int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize())
 
     async def watch(self) -> None:
         """Note how late the loop wakes, without the time for which its thread was ready and had no core."""
@@ -137,20 +144,23 @@ def service(kind: str, folder: str, expected: int) -> Any:
         channel = ad.DurableChannel(folder) if durable else ad.Channel(max_items=1 << 20, max_bytes=1 << 30)
         consumed = kind not in ("idle", "other process")
         consumer = ad.web.Consumer(pipeline(channel, kind), progress.consume) if consumed else None
-        app = ad.web.ingest_app(channel, consumer=consumer)
-    measures = Starlette(routes=[Route(f"/{name}", getattr(progress, name)) for name in ("begin", "cpu", "lag")])
+        app = ad.web.ingest_app(channel, consumer=consumer, body_seconds=PATIENCE)
+    measures = Starlette(routes=[Route(f"/{name}", getattr(progress, name)) for name in MEASURES])
 
     async def either(scope: Any, receive: Any, send: Any) -> None:
-        await (measures if scope.get("path") in ("/begin", "/cpu", "/lag") else app)(scope, receive, send)
+        await (measures if scope.get("path", "").removeprefix("/") in MEASURES else app)(scope, receive, send)
 
     return either
 
 
 def main(kind: str, folder: str, expected: int) -> None:
     """Serve until stdin is closed."""
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     listening = socket.create_server(("127.0.0.1", 0))
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    server = uvicorn.Server(uvicorn.Config(service(kind, folder, expected), log_level="warning", access_log=False))
+    quiet: Any = {"log_level": "warning", "access_log": False, "timeout_keep_alive": PATIENCE}
+    server = uvicorn.Server(uvicorn.Config(service(kind, folder, expected), **quiet))
 
     def stop() -> None:
         sys.stdin.read()
