@@ -298,7 +298,7 @@ async def connect_many(port: int, count: int) -> dict[str, float]:
         for connection in found[-100:]:
             connection.writer.write(first)
     expected = f"asyncdata_ingest_receiving_bytes {count * (len(body) - 100)}".encode()
-    while expected not in await control.send(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n"):
+    while expected not in await control.send(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n"):  # noqa: ASYNC110
         await asyncio.sleep(0.1)
     sending = await control.get("/memory") - before
     await asyncio.gather(*[connection.send(rest) for connection in found])

@@ -76,7 +76,7 @@ class Progress:
         return JSONResponse(self.lags)
 
     async def memory(self, request: Request) -> JSONResponse:
-        return JSONResponse(int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize())
+        return JSONResponse(resident())
 
     async def watch(self) -> None:
         """Note how late the loop wakes, without the time for which its thread was ready and had no core."""
@@ -87,6 +87,11 @@ class Progress:
             late, before = loop.time() - due, waited
             waited = waited_for_core()
             self.lags.append(late - (waited - before))
+
+
+def resident() -> int:
+    """Return how many bytes of memory this process has."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
 
 
 def waited_for_core() -> float:

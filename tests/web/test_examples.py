@@ -34,6 +34,7 @@ PRINTED = {
         "at most 4 versions old: True",
         "an admission that nobody used ended by itself: True",
     ],
+    "06_uploads": ["each upload is in a file: True", "120000 lines, each once: True"],
 }
 
 
