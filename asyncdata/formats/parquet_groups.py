@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, Final, NamedTuple
@@ -108,11 +108,17 @@ def check_columns(metadata: Any, size: int, needed: Sequence[str] | None) -> Non
     """
     pq = arrow("pyarrow.parquet", METHOD)
     groups = range(metadata.num_row_groups)
+    if below := [group for group in groups if metadata.row_group(group).num_rows < 0]:
+        raise ValueError(f"its metadata gives a number of rows below zero for row group {below[0]}")
     try:
         file = pq.ParquetFile(NoBytes(size), metadata=metadata, pre_buffer=True)
         file.read_row_groups(groups, columns=needed, use_threads=False)
     except NoBytesError:
         pass
+    places = places_of(metadata, needed)
+    for group in groups:
+        if not metadata.row_group(group).num_rows and any(chunk.num_values for chunk in chunks_of(metadata, group, places)):
+            raise ValueError(f"its metadata says that row group {group} has no rows, but its columns have values")
 
 
 def checked_tail(tail: bytes, size: int) -> int:
@@ -200,8 +206,7 @@ def read_group(
         coerce_int96_timestamp_unit=INT96_UNIT,
     )
     table = file.read_row_group(group, columns=needed, use_threads=False)
-    if table.num_rows != (rows := metadata.row_group(group).num_rows):
-        raise ValueError(f"it has {table.num_rows} rows, but its metadata says {rows}")
+    check_rows(metadata, group, needed, table.num_rows)
     old_times = int96_columns(file.schema_arrow, metadata.schema.to_arrow_schema())
     if columns is not None:
         old_times = [name for name in old_times if name in columns]
@@ -209,6 +214,18 @@ def read_group(
         return table, {}
     exact = pq.ParquetFile(source, metadata=metadata, pre_buffer=False)
     return table, inexact_rows(table, exact.read_row_group(group, columns=old_times, use_threads=False))
+
+
+def check_rows(metadata: Any, group: int, needed: Sequence[str] | None, found: int) -> None:
+    """Raise `ValueError` if a row group has not as many rows as its metadata says. Call `check_columns` first.
+
+    pyarrow reads no more than it says: what else there is shows in the columns that have one value for each row.
+    """
+    rows, schema = metadata.row_group(group).num_rows, metadata.schema
+    plain = [place for place in places_of(metadata, needed) if not schema.column(place).max_repetition_level]
+    for count in (found, *(chunk.num_values for chunk in chunks_of(metadata, group, plain))):
+        if count != rows:
+            raise ValueError(f"it has {count} rows, but its metadata says {rows}")
 
 
 def as_data_loss(error: Exception, name: str, group: int = -1) -> Exception:
@@ -231,16 +248,21 @@ def places_of(metadata: Any, needed: Sequence[str] | None) -> Sequence[int]:
     return [place for place, path in enumerate(paths) if not names.isdisjoint(path)]
 
 
+def chunks_of(metadata: Any, group: int, places: Sequence[int]) -> Iterator[Any]:
+    """Yield the metadata of some columns of a row group. Call `check_columns` first."""
+    row_group = metadata.row_group(group)
+    for place in places:
+        yield row_group.column(place)
+
+
 def spans(metadata: Any, group: int, places: Sequence[int], size: int) -> list[tuple[int, int]]:
     """Return the byte ranges that some columns of a row group need, of a file of `size` bytes; adjacent ones merged.
 
     Call `check_columns` first.
     """
     found: list[tuple[int, int]] = []
-    row_group = metadata.row_group(group)
     more = HEADER if OLD_WRITER.match(metadata.created_by or "") else 0
-    for place in places:
-        chunk = row_group.column(place)
+    for chunk in chunks_of(metadata, group, places):
         start = chunk.data_page_offset
         if chunk.dictionary_page_offset is not None and 0 < chunk.dictionary_page_offset < start:
             start = chunk.dictionary_page_offset

@@ -27,7 +27,18 @@ from tests.laws.table_types import form, stacked, value_of
 from tests.reference import Failed
 from tests.sources.test_arrow import big_endian
 
-__all__ = ("TablePipeline", "dataset_of", "readings", "table_sources")
+__all__ = (
+    "LEAVES",
+    "TableFile",
+    "TablePipeline",
+    "column_type",
+    "dataset_of",
+    "intervals",
+    "read_by_pyarrow",
+    "readings",
+    "table_files",
+    "table_sources",
+)
 
 pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 import asyncdata as ad
 from tests.laws.pipelines import FIRST, Pipeline
+from tests.laws.refused_tables import refused_sources
 from tests.laws.table_types import TABLE
 from tests.laws.tables import readings, table_sources
 from tests.laws.test_placement import BESIDE, FEW, LEGS
@@ -56,6 +57,13 @@ def test_the_spec_has_the_columns_of_the_first_row(pipe: Pipeline) -> None:
     first = next(iter(pipe.meaning(FIRST)), None)
     assume(isinstance(first, dict))
     assert list(pipe.build().element_spec) == list(first)
+
+
+@given(pipe=readings(refused_sources()), way=st.sampled_from(WAYS))
+def test_what_cannot_be_read_is_an_error_in_its_place_and_all_else_is_given(
+    pipe: Pipeline, way: Callable[..., list[Any]]
+) -> None:
+    assert pipe.comparable(way(pipe.build())) == pipe.elements()
 
 
 @MORE
