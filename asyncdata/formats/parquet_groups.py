@@ -101,24 +101,28 @@ class NoBytes(io.RawIOBase):
 
 
 def check_columns(metadata: Any, size: int, needed: Sequence[str] | None) -> None:
-    """Raise if the metadata of a column of some row group is invalid, for a file of so many bytes. Thread-safe.
+    """Raise if the metadata of a column of some row group is invalid, for a file of so many bytes. Thread-safe."""
+    counts = [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
+    if min(counts, default=0) < 0:
+        raise ValueError(f"its metadata gives row group {counts.index(min(counts))} a number of rows below zero")
+    check_by_reading(metadata, size, needed)
+    for group in [group for group, rows in enumerate(counts) if not rows]:
+        if any(chunk.num_values for chunk in chunks_of(metadata, group, places_of(metadata, needed))):
+            raise ValueError(f"its metadata says that row group {group} has no rows, but its columns have values")
+
+
+def check_by_reading(metadata: Any, size: int, needed: Sequence[str] | None) -> None:
+    """Raise if pyarrow's reader refuses a column of some row group.
 
     pyarrow's functions for a single column may end the process then, so none may be called before. Its reader does not:
     it looks at all columns of all row groups, and then requests the bytes.
     """
     pq = arrow("pyarrow.parquet", METHOD)
-    groups = range(metadata.num_row_groups)
-    if below := [group for group in groups if metadata.row_group(group).num_rows < 0]:
-        raise ValueError(f"its metadata gives a number of rows below zero for row group {below[0]}")
     try:
         file = pq.ParquetFile(NoBytes(size), metadata=metadata, pre_buffer=True)
-        file.read_row_groups(groups, columns=needed, use_threads=False)
+        file.read_row_groups(range(metadata.num_row_groups), columns=needed, use_threads=False)
     except NoBytesError:
         pass
-    places = places_of(metadata, needed)
-    for group in groups:
-        if not metadata.row_group(group).num_rows and any(chunk.num_values for chunk in chunks_of(metadata, group, places)):
-            raise ValueError(f"its metadata says that row group {group} has no rows, but its columns have values")
 
 
 def checked_tail(tail: bytes, size: int) -> int:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -411,10 +412,23 @@ TIMESTAMPS = [name for name in LEAVES if name.startswith("timestamp")]
 
 
 def in_chunks(make: Make, rng: random.Random, count: int) -> Any:
-    """Return values in several arrays, each of which has dictionaries of its own."""
-    some = rng.choice([0, 0, count // 2])
-    parts = [make(rng, some), make(rng, count - some)]
-    return pa.chunked_array(parts) if some and parts[0].type == parts[1].type else make(rng, count)
+    """Return values in several arrays, each with a dictionary of its own, which may begin with that before it."""
+    ends = [0, *sorted(rng.randrange(count + 1) for _ in range(rng.choice([0, 0, 1, 3]))), count]
+    parts: list[Any] = []
+    for begin, end in pairwise(ends):
+        part = make(rng, end - begin)
+        if parts and part.type != parts[0].type:
+            return make(rng, count)
+        parts.append(extended(parts[-1], part) if parts and rng.random() < 0.5 else part)
+    return pa.chunked_array(parts) if len(parts) > 1 else parts[0]
+
+
+def extended(before: Any, array: Any) -> Any:
+    """Return an array whose dictionary begins with another one's, if it has one."""
+    if not pa.types.is_dictionary(array.type) or not isinstance(array, pa.DictionaryArray):
+        return array
+    places = pa.compute.add(array.indices, pa.scalar(len(before.dictionary), array.indices.type))
+    return pa.DictionaryArray.from_arrays(places, pa.concat_arrays([before.dictionary, array.dictionary]))
 
 
 @st.composite

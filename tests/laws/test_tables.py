@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable
+from itertools import chain
 from pathlib import Path
+from types import FunctionType, ModuleType
 from typing import Any
+from unittest import mock
 
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import asyncdata as ad
+from asyncdata.formats import parquet_groups
+from asyncdata.formats.arrow_rows import ArrowParser
 from tests.laws.pipelines import FIRST, Pipeline
 from tests.laws.refused_tables import refused_sources
 from tests.laws.table_types import TABLE
-from tests.laws.tables import readings, table_sources
+from tests.laws.tables import TableFile, readings, table_files, table_sources
 from tests.laws.test_placement import BESIDE, FEW, LEGS
 from tests.laws.test_resume import Leg, legs, read_in_legs
 from tests.running import WAYS, read_plain
+
+pa = pytest.importorskip("pyarrow")
 
 pytestmark = pytest.mark.formats
 
@@ -64,6 +72,68 @@ def test_what_cannot_be_read_is_an_error_in_its_place_and_all_else_is_given(
     pipe: Pipeline, way: Callable[..., list[Any]]
 ) -> None:
     assert pipe.comparable(way(pipe.build())) == pipe.elements()
+
+
+@given(pipe=st.one_of(refused_sources(["parquet"]), table_sources(["parquet"])))
+def test_no_column_is_looked_at_before_its_file_as_a_whole(pipe: Pipeline) -> None:
+    check, look = parquet_groups.check_by_reading, parquet_groups.chunks_of
+    checked: list[Any] = []
+    looked: list[bool] = []
+
+    def check_by_reading(metadata: Any, size: int, needed: Any) -> None:
+        check(metadata, size, needed)
+        checked.append((metadata, needed))
+
+    def chunks_of(metadata: Any, group: int, places: Any) -> Any:
+        known = [parquet_groups.places_of(one, needed) for one, needed in checked if one is metadata]
+        looked.append({*places} <= {*chain(*known)})
+        return look(metadata, group, places)
+
+    with (
+        mock.patch.object(parquet_groups, "check_by_reading", check_by_reading),
+        mock.patch.object(parquet_groups, "chunks_of", chunks_of),
+    ):
+        read_plain(pipe.build())
+    assert all(looked)
+
+
+@given(files=table_files("arrow", (), "dictionaries"), size=st.sampled_from([37, 500]))
+def test_each_dictionary_is_decoded_once_and_none_is_kept(files: list[TableFile], size: int) -> None:
+    for file in files:
+        content = file.path.read_bytes()
+        parser, readers = ArrowParser(file.path.name), list[Any]()
+        with mock.patch.object(pa.ipc, "open_stream", lambda *args, now=pa.ipc.open_stream: noted(readers, now(*args))):
+            for begin in range(0, len(content), size):
+                parser.feed(content[begin : begin + size])
+                while len(parser.parse(9)):
+                    pass
+            parser.finish()
+            assert len(parser.parse(9)) == 0
+        assert sum(reader.stats.num_dictionary_batches for reader in readers) == dictionaries_in(content)
+        assert bytes_held(parser) < size + 100
+
+
+def noted(readers: list[Any], reader: Any) -> Any:
+    readers.append(reader)
+    return reader
+
+
+def dictionaries_in(content: bytes) -> int:
+    """Return the number of dictionaries that pyarrow reads of a stream or file."""
+    reader = (pa.ipc.open_file if content.startswith(b"ARROW1") else pa.ipc.open_stream)(content)
+    reader.read_all()
+    return reader.stats.num_dictionary_batches
+
+
+def bytes_held(value: Any) -> int:
+    """Return how many bytes an object holds, directly and in what it holds."""
+    seen, found = {id(value)}, [value]
+    for one in found:
+        for part in gc.get_referents(one):
+            if id(part) not in seen and not isinstance(part, (type, ModuleType, FunctionType)):
+                seen.add(id(part))
+                found.append(part)
+    return sum(len(one) for one in found if isinstance(one, (bytes, bytearray)))
 
 
 @MORE

@@ -216,6 +216,25 @@ def test_a_row_group_that_has_fewer_rows_than_it_says_is_an_error(tmp_path: Path
     assert results(ad.ParquetDataset(path, index=True))[40:] == [Failed("DataLossError")] * 21
 
 
+@pytest.mark.parametrize("rows", [19, 1, 0, -1])
+def test_a_row_group_that_has_more_rows_than_it_says_is_an_error(tmp_path: Path, rows: int) -> None:
+    """pyarrow leaves out the others. Of a group without a row the file is at fault: there is no row to fail."""
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    columns = {"a": [*range(60)], "b": [[number] for number in range(60)], "c": [{"d": number} for number in range(60)]}
+    pq.write_table(pa.table(columns), path := tmp_path / "a.parquet", row_group_size=20)
+    content = bytearray(path.read_bytes())
+    content[content.rindex(bytes([0x16, 40])) + 1] = 2 * rows if rows >= 0 else 1  # as a zigzag number
+    path.write_bytes(content)
+    assert pq.read_metadata(path).row_group(2).num_rows == rows
+    sound = 40 if rows > 0 else 0
+    for chosen in (None, ["a"], ["c"], ["b", "c"]):
+        found = results(ad.ParquetDataset(path, chosen))
+        assert found[sound:] == [Failed("DataLossError")]
+        assert len(found) == sound + 1
+        found = results(ad.ParquetDataset(path, chosen, index=True))
+        assert found[sound:] == [Failed("DataLossError")] * max(1, rows)
+
+
 def test_files_of_old_writers_whose_columns_are_larger_than_they_say(tmp_path: Path) -> None:
     """Before parquet-mr 1.2.9 the header of a dictionary was left out of the size, so readers read on behind it."""
     pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")

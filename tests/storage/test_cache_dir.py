@@ -397,3 +397,15 @@ def test_what_is_no_file_of_the_cache_is_not_read(server: Web, tmp_path: Path, k
     cached.VERIFIED.clear()
     assert list(ad.TextLineDataset(url, cache_dir=tmp_path)) == [b"right"]
     assert other.read_bytes() == before
+
+
+@pytest.mark.parametrize("note", ["[" * 200_000, '{"format": 99}', "null", "{}"])
+def test_a_note_of_the_cache_that_is_none_is_made_anew(server: Web, tmp_path: Path, note: str) -> None:
+    url = server.put("a.txt", b"right")
+    assert list(ad.TextLineDataset(url, cache_dir=tmp_path)) == [b"right"]
+    (path,) = (tmp_path / module.FOLDER).glob("*.json")
+    before = path.read_text()
+    path.write_text(note)
+    cached.VERIFIED.clear()
+    assert list(ad.TextLineDataset(url, cache_dir=tmp_path)) == [b"right"]
+    assert json.loads(path.read_text()).keys() == json.loads(before).keys()
