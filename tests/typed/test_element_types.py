@@ -68,6 +68,8 @@ def test_elements_are_of_the_types_that_checkers_find(monkeypatch: pytest.Monkey
 def is_of(value: Any, kind: Any) -> bool:
     """Return whether a value is of a type as it is written: `dict[str, Any]`, `NDArray[np.int64]`, `Dataset[int]`."""
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
+    if type(origin).__name__ == "TypeAliasType":  # NDArray from NumPy 2.5 on
+        return is_of(value, origin.__value__[arguments])
     if origin is types.UnionType:
         return any(is_of(value, one) for one in arguments)
     if origin is tuple:
