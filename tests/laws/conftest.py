@@ -4,4 +4,8 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 
-collect_ignore = [] if find_spec("pyarrow") else ["refused_tables.py", "table_types.py", "tables.py", "test_formats.py", "test_tables.py"]
+collect_ignore = (
+    []
+    if find_spec("pyarrow")
+    else ["refused_tables.py", "table_types.py", "tables.py", "test_formats.py", "test_tables.py"]
+)

@@ -32,6 +32,7 @@ can be. `WHOLE` for all that a file has."""
 
 WHOLE = -1
 
+
 @dataclass(frozen=True)
 class RefusedFile:
     """A file, the table in it, and which parts of its rows cannot be read with one of some columns."""
@@ -199,9 +200,7 @@ TROUBLES: dict[str, list[Callable[[random.Random, list[str], list[Any], Path], R
         *(of_other_lengths, beyond_its_end),
         *(partial(parquet_of, make) for make in (of_one_name, with_fields_of_one_name)),
     ],
-    "arrow": [
-        partial(arrow_of, make) for make in (of_one_name, with_fields_of_one_name, of_months, of_coded_codes)
-    ],
+    "arrow": [partial(arrow_of, make) for make in (of_one_name, with_fields_of_one_name, of_months, of_coded_codes)],
 }
 
 
