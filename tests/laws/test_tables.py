@@ -99,23 +99,24 @@ def test_no_column_is_looked_at_before_its_file_as_a_whole(pipe: Pipeline) -> No
 
 @given(files=table_files("arrow", (), "dictionaries"), size=st.sampled_from([37, 500]))
 def test_each_dictionary_is_decoded_once_and_none_is_kept(files: list[TableFile], size: int) -> None:
+    now, readers = pa.ipc.open_stream, list[Any]()
+
+    def open_stream(*args: Any) -> Any:
+        readers.append(now(*args))
+        return readers[-1]
+
     for file in files:
-        content = file.path.read_bytes()
-        parser, readers = ArrowParser(file.path.name), list[Any]()
-        with mock.patch.object(pa.ipc, "open_stream", lambda *args, now=pa.ipc.open_stream: noted(readers, now(*args))):
+        content, parser = file.path.read_bytes(), ArrowParser(file.path.name)
+        with mock.patch.object(pa.ipc, "open_stream", open_stream):
             for begin in range(0, len(content), size):
                 parser.feed(content[begin : begin + size])
                 while len(parser.parse(9)):
                     pass
             parser.finish()
             assert len(parser.parse(9)) == 0
-        assert sum(reader.stats.num_dictionary_batches for reader in readers) == dictionaries_in(content)
         assert bytes_held(parser) < size + 100
-
-
-def noted(readers: list[Any], reader: Any) -> Any:
-    readers.append(reader)
-    return reader
+    decoded = sum(reader.stats.num_dictionary_batches for reader in readers)
+    assert decoded == sum(dictionaries_in(file.path.read_bytes()) for file in files)
 
 
 def dictionaries_in(content: bytes) -> int:

@@ -69,7 +69,8 @@ def is_of(value: Any, kind: Any) -> bool:
     """Return whether a value is of a type as it is written: `dict[str, Any]`, `NDArray[np.int64]`, `Dataset[int]`."""
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if type(origin).__name__ == "TypeAliasType":  # NDArray from NumPy 2.5 on
-        return is_of(value, origin.__value__[arguments])
+        kind = origin.__value__[arguments]
+        origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if origin is types.UnionType:
         return any(is_of(value, one) for one in arguments)
     if origin is tuple:
