@@ -252,6 +252,7 @@ CALLS: dict[str, dict[str, Any]] = {
     "FixedLengthRecordDataset": {**NAMES, "record_bytes": 4},
     "ImageFolderDataset": {"path": "missing", "storage_options": PROMPT},
     "JsonLinesDataset": NAMES,
+    "LanceDataset": {"filename": "missing", "storage_options": PROMPT},
     "LitDataset": NAMES,
     "MdsDataset": {**NAMES, "filenames": ["missing.mds"]},
     "NpyDataset": NAMES,

@@ -7,6 +7,7 @@ from asyncdata.readers.arrow import ArrowDataset
 from asyncdata.readers.fixed_length_record import FixedLengthRecordDataset
 from asyncdata.readers.image_folder import ImageFolderDataset
 from asyncdata.readers.json_lines import JsonLinesDataset
+from asyncdata.readers.lance import LanceDataset
 from asyncdata.readers.litdata import LitDataset
 from asyncdata.readers.mds import MdsDataset
 from asyncdata.readers.npy import NpyDataset
@@ -24,6 +25,7 @@ __all__ = (
     "FixedLengthRecordDataset",
     "ImageFolderDataset",
     "JsonLinesDataset",
+    "LanceDataset",
     "LitDataset",
     "MdsDataset",
     "NpyDataset",

@@ -27,6 +27,8 @@ from asyncdata.graph.node import Node, nodes_of
 from asyncdata.identity.content_hash import contents
 from asyncdata.sources.arrow import ArrowFile
 from asyncdata.sources.fixed_length import FixedFiles
+from asyncdata.sources.lance import LanceMatches, LanceRows
+from asyncdata.sources.lance_table import LanceTable
 from asyncdata.sources.listing import Listing
 from asyncdata.sources.parquet import ParquetFile
 from asyncdata.sources.shards import LitFile, LitFiles
@@ -78,6 +80,13 @@ def other(x: Any) -> Any:
 
 def pair(state: Any, x: Any) -> Any:
     return state, x
+
+
+def lance_table() -> LanceTable:
+    """A table without the package that reads it."""
+    table = object.__new__(LanceTable)
+    table.count, table.digest = 9, "ab"
+    return table
 
 
 RANGE = ad.Dataset.range(9)
@@ -134,6 +143,8 @@ def examples(folder: Path) -> dict[str, ad.Dataset[Any]]:
         "Iterated": ad.Dataset.from_iterable({1, 2}),
         "JsonLinesFile": ad.JsonLinesDataset(path),
         "KeyWindows": RANGE.group_by_window(number, pair, window_size=2),
+        "LanceMatches": ad.Dataset(LanceMatches("a.lance", lance_table(), filters="x > 3")),
+        "LanceRows": ad.Dataset(LanceRows("a.lance", lance_table())),
         "LineFile": ad.TextLineDataset(path),
         "Listing": ad.Dataset(Listing("s3://bucket/*.jpg")),
         "Map": RANGE.map(number),
@@ -191,6 +202,8 @@ def zipped(datasets: Any) -> Any:
 
 SPECIAL: dict[tuple[str, str], Callable[[], Any]] = {
     ("FixedFile", "files"): lambda: FixedFiles(FixedLayout(3, 0, 0)),
+    ("LanceMatches", "table"): lance_table,  # of the same rows
+    ("LanceRows", "table"): lance_table,
     ("Zip", "rebuild"): lambda: zipped({"a": RANGE, "b": RANGE}),
     ("GroupByReducer", "calls"): lambda: Calls.of(ad.Reducer(other, pair, number)),
     ("Buckets", "paddings"): lambda: [Padding(values=1)],

@@ -1,0 +1,248 @@
+"""LanceTable: one version of a Lance dataset, whose rows are read by number or by a filter, as columns."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from hashlib import blake2b
+from typing import Any, Final, final
+
+import numpy as np
+
+from asyncdata.elements.columns import ColumnBatch
+from asyncdata.errors import DataLossError, PlanError
+from asyncdata.formats.arrow_columns import arrow, columns_of
+from asyncdata.formats.column_parser import ROWS, part_of
+from asyncdata.redaction import redacted
+from asyncdata.storage import StorageOptions, is_local, store_for, without_query
+from asyncdata.storage.objects import endpoint_of
+from asyncdata.system.optional_packages import require
+
+__all__ = ("METHOD", "LanceTable", "Segment", "lance")
+
+METHOD: Final = "LanceDataset"
+
+SCHEMES: Final = ("s3", "gs", "az", "abfss")
+"""Object stores of which the package and ours have the same options."""
+
+AT_ONCE: Final = 8 << 20
+"""About how many stored bytes are read together."""
+
+MOST: Final = 16384
+"""The most rows that are read together: to plan a reading takes as long as reading thousands of small rows."""
+
+MOST_BLOBS: Final = 64
+"""The same of tables with blobs, which may be stored elsewhere, so that the size of rows is not known."""
+
+SCAN: Final = {"batch_readahead": 2, "fragment_readahead": 1, "io_buffer_size": 32 << 20, "scan_in_order": True}
+"""How far the package reads ahead for a filter; by default it takes gigabytes."""
+
+PLACE: Final = re.compile(r",? ?[^\s,]*\.rs:\d+(:\d+)?")
+"""A place in the package's code, in its errors."""
+
+Segment = ColumnBatch | Exception
+"""Consecutive rows, or the error in the place of one."""
+
+
+def lance() -> Any:
+    """Return the package's module, or raise an error that says what to install."""
+    return require("lance", METHOD, "'asyncdata[lance]'")
+
+
+@final
+class LanceTable:
+    """Reads a version of a table. Thread-safe."""
+
+    def __init__(
+        self,
+        uri: str,
+        version: int | str | None = None,
+        columns: Sequence[str] | None = None,
+        storage: StorageOptions | None = None,
+    ) -> None:
+        self.uri = uri
+        self.columns = columns
+        self.storage = storage
+        self.shown = without_query(uri)
+        self.dataset = opened(uri, version, storage)
+        self.version: int = self.dataset.version
+        """The number of the version, also where a tag was given."""
+        self.digest = digest_of(self.dataset)
+        """Identifies the rows: versions that only differ in their indices have the same."""
+        self.fragments: dict[int, Any] = {found.fragment_id: found for found in self.dataset.get_fragments()}
+        self.count: int = sum(found.metadata.num_rows for found in self.fragments.values())
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return reopened, (self.digest, self.uri, self.version, self.columns, self.storage)
+
+    @cached_property
+    def step(self) -> int:
+        """How many rows are read together."""
+        found = self.dataset.get_version()["metadata"]
+        size = int(found["total_files_size"]) // max(1, int(found["total_data_file_rows"]))
+        most = MOST_BLOBS if any(map(has_blobs, self.dataset.schema)) else MOST
+        return max(1, min(most, AT_ONCE // max(1, size)))
+
+    def check(self, filters: str | None) -> None:
+        """Raise `PlanError` for columns that are not there, and for a filter that is none."""
+        try:
+            self.scanner(filter=filters).explain_plan()
+        except (ValueError, OSError) as error:
+            raise PlanError(f"{METHOD}({self.shown}): {reason_of(error)}") from None
+
+    def scanner(self, **how: Any) -> Any:
+        """Return a reader of some rows, which decodes blobs too."""
+        return self.dataset.scanner(columns=self.columns, blob_handling="all_binary", **{**SCAN, **how})
+
+    def read(self, rows: Sequence[int]) -> list[Segment]:
+        """Return the rows with these numbers, in this order; each that cannot be read is an error in its place."""
+        try:
+            columns = self.columns_at(rows)
+            spans = [(begin, min(begin + ROWS, len(rows))) for begin in range(0, len(rows), ROWS)]
+            return [ColumnBatch(part_of(columns, begin, end), end - begin) for begin, end in spans]
+        except DataLossError as error:
+            if len(rows) == 1:
+                return [error.with_traceback(None)]
+        half = len(rows) // 2
+        return [*self.read(rows[:half]), *self.read(rows[half:])]
+
+    def columns_at(self, rows: Sequence[int]) -> dict[str, Any]:
+        """Return the columns of the rows with these numbers."""
+        numbers, places = np.unique(np.asarray(rows, np.int64), return_inverse=True)
+        first, last = int(numbers[0]), int(numbers[-1])
+        if last - first + 1 == len(numbers):
+            how: dict[str, Any] = {"offset": first, "limit": len(numbers)}
+        else:
+            how = {"filter": f"_rowoffset in ({','.join(map(str, numbers.tolist()))})"}
+        what = f"row {first}" if first == last else f"rows {first} to {last}"
+        found = self.checked(what, lambda: self.scanner(batch_size=len(numbers), **how).to_table())
+        if found.num_rows != len(numbers):
+            raise DataLossError(f"{self.shown}: {what} should be {len(numbers)} rows, and {found.num_rows} are there")
+        in_order = len(rows) == len(numbers) and bool((places == np.arange(len(numbers))).all())
+        return self.decoded(what, found if in_order else found.take(places))
+
+    def matching(self, fragment: int, address: int, filters: str) -> Iterator[tuple[ColumnBatch, list[int]]]:
+        """Yield the rows of a fragment, from an address on, that match a filter, with their addresses."""
+        what = f"fragment {fragment}"
+        how = {"filter": f"({filters}) AND _rowaddr >= {address}", "batch_size": self.step}
+        one = [self.fragments[fragment]]
+        scan = self.checked(what, lambda: self.scanner(fragments=one, with_row_address=True, **how).to_batches())
+        while (found := self.checked(what, lambda: next(scan, None))) is not None:
+            if found.num_rows:
+                columns = self.decoded(what, arrow("pyarrow", METHOD).Table.from_batches([found]))
+                addresses = columns.pop("_rowaddr")
+                yield ColumnBatch(columns, len(addresses)), addresses.tolist()
+
+    def read_matches(self, addresses: Sequence[int], filters: str) -> list[Segment]:
+        """Return the rows at these addresses if they match a filter, else an error in their places."""
+        what = "rows that were read before"
+        how = {"filter": f"({filters}) AND _rowaddr in ({','.join(map(str, addresses))})", "batch_size": self.step}
+        try:
+            table = self.checked(what, lambda: self.scanner(with_row_address=True, **how).to_table())
+            columns = self.decoded(what, table)
+        except DataLossError as error:
+            return [error.with_traceback(None)] * len(addresses)
+        places = {address: place for place, address in enumerate(columns.pop("_rowaddr").tolist())}
+        rows, gone = (
+            ColumnBatch(columns, len(places)),
+            f"{self.shown}: a row at this address matches the filter no more",
+        )
+        found = [places.get(address) for address in addresses]
+        return [DataLossError(gone) if place is None else rows[place : place + 1] for place in found]
+
+    def decoded(self, what: str, table: Any) -> dict[str, Any]:
+        """Return columns of NumPy; damage that the package has not noticed may be an error here."""
+
+        def columns() -> dict[str, Any]:
+            table.validate(full=True)
+            return columns_of(table)
+
+        return self.checked(what, columns)
+
+    def checked(self, what: str, call: Any) -> Any:
+        """Return what a call of the package returns; `DataLossError` if it fails."""
+        try:
+            return call()
+        except (OSError, ValueError, RuntimeError, NotImplementedError) as error:
+            raise DataLossError(f"{self.shown}: {what} cannot be read: {reason_of(error)}") from None
+        except BaseException as error:
+            if type(error).__name__ != "PanicException":
+                raise
+            raise DataLossError(f"{self.shown}: {what} cannot be read: {reason_of(error)}") from None
+
+    def version_with(self, digest: str) -> int | None:
+        """Return the newest version of the table that has these rows, `None` if none has that is still there."""
+        for found in sorted((found["version"] for found in self.dataset.versions()), reverse=True):
+            if digest_of(opened(self.uri, found, self.storage)) == digest:
+                return found
+        return None
+
+
+def reopened(digest: str, uri: str, version: int, columns: Any, storage: StorageOptions | None) -> LanceTable:
+    """Open a version again, in another process; `DataLossError` if the table was replaced."""
+    table = LanceTable(uri, version, columns, storage)
+    if table.digest != digest:
+        raise DataLossError(f"{table.shown}: version {version} is another one than when the dataset was made")
+    return table
+
+
+def opened(uri: str, version: int | str | None, storage: StorageOptions | None) -> Any:
+    """Return the package's dataset."""
+    path, options = (store_for(uri)[1], None) if is_local(uri) else (uri, options_for(uri, storage))
+    try:
+        return lance().dataset(path, version=version, storage_options=options)
+    except (ValueError, OSError, RuntimeError) as error:
+        words = reason_of(error)
+        if "not found" in words.lower():
+            raise FileNotFoundError(f"{METHOD}({without_query(uri)}): {words}") from None
+        raise DataLossError(f"{METHOD}({without_query(uri)}) cannot be opened: {words}") from None
+
+
+def options_for(uri: str, storage: StorageOptions | None) -> dict[str, str]:
+    """Return the options of an object store in the package's form; `PlanError` for a store that it does not have."""
+    if uri.partition("://")[0].lower() not in SCHEMES:
+        raise PlanError(
+            f"{METHOD} reads local folders and {', '.join(f'{scheme}://' for scheme in SCHEMES)}, got "
+            f"{without_query(uri)!r}"
+        )
+    values: dict[str, Any] = {} if storage is None else dict(storage.values)
+    if "credential_provider" in values:
+        raise PlanError(
+            f"{METHOD}(storage_options=) cannot have a credential_provider, which the package does not call"
+        )
+    client: Mapping[str, Any] = values.pop("client_options", {})
+    retries: Mapping[str, Any] = values.pop("retry_config", {})
+    if "max_retries" in retries:
+        values["client_max_retries"] = retries["max_retries"]
+    if endpoint_of(values).startswith("http://"):
+        values["allow_http"] = True
+    return {name: text_of(value) for name, value in {**values, **client}.items()}
+
+
+def text_of(value: Any) -> str:
+    """Return the value of an option as text."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def digest_of(dataset: Any) -> str:
+    """Return a digest of the files that hold a version's rows, whose names are random, and of its columns."""
+    digest = blake2b(repr([(name, str(kind)) for name, kind in names_and_types(dataset)]).encode(), digest_size=6)
+    for fragment in dataset.get_fragments():
+        digest.update(repr(sorted(fragment.metadata.to_json().items())).encode())
+    return digest.hexdigest()
+
+
+def names_and_types(dataset: Any) -> list[tuple[str, Any]]:
+    """Return the columns of a dataset."""
+    return [(column.name, column.type) for column in dataset.schema]
+
+
+def has_blobs(column: Any) -> bool:
+    """Return whether a column may hold blobs."""
+    return "blob" in str(column.metadata) or "blob" in str(column.type)
+
+
+def reason_of(error: BaseException) -> str:
+    """Return the words of an error of the package, without places in its code."""
+    return redacted(PLACE.sub("", str(error).partition("\n")[0]).strip() or type(error).__name__)

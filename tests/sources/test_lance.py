@@ -1,0 +1,135 @@
+"""Lance datasets as users read them, written by the package with its options, on this machine."""
+
+from __future__ import annotations
+
+import pickle
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import asyncdata as ad
+from asyncdata.testing import check_resumes
+from tests.reference import Failed
+from tests.running import WAYS, results
+
+pa: Any = pytest.importorskip("pyarrow")
+lance: Any = pytest.importorskip("lance")
+
+pytestmark = pytest.mark.formats
+
+ROWS = 40
+LEFT = [number for number in range(ROWS) if number % 7 != 3]
+"""The rows that are not deleted."""
+
+
+def table(rows: int = ROWS, begin: int = 0) -> Any:
+    numbers = np.arange(begin, begin + rows)
+    columns = {
+        "id": numbers,
+        "name": [f"#{number}" for number in numbers],
+        "point": pa.FixedSizeListArray.from_arrays(pa.array(np.arange(2.0 * rows, dtype=np.float32)), 2),
+    }
+    return pa.table(columns)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """A dataset of four fragments, without some rows."""
+    path = tmp_path / "a.lance"
+    lance.write_dataset(table(), path, max_rows_per_file=11).delete("id % 7 = 3")
+    return path
+
+
+def ids(ds: ad.Dataset[Any]) -> list[Any]:
+    return [one if isinstance(one, Failed) else int(one["id"]) for one in results(ds)]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_rows_in_any_order(path: Path, way: Any) -> None:
+    ds = ad.LanceDataset(path, ["name", "id"])
+    expected = [{"name": f"#{number}", "id": number} for number in LEFT]
+    assert way(ds) == expected
+    assert len(ds) == len(LEFT)
+    assert ds[-1] == expected[-1]
+    assert [one["id"] for one in way(ds.shuffle(seed=1))] != LEFT
+    assert sorted(one["id"] for one in way(ds.shuffle(seed=1))) == LEFT
+    batches = way(ds.batch(9))
+    assert [batch["id"].tolist() for batch in batches] == [LEFT[at : at + 9] for at in range(0, len(LEFT), 9)]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_filtered_rows(path: Path, way: Any) -> None:
+    ds = ad.LanceDataset(path, ["id"], "id % 3 = 0 AND name <> '#6'")
+    expected = [number for number in LEFT if number % 3 == 0 and number != 6]
+    assert [one["id"] for one in way(ds)] == expected
+    assert ds.cardinality() == ad.UNKNOWN_CARDINALITY
+    assert ids(ad.LanceDataset(path, filters="id > 99")) == []
+    with pytest.raises(ad.PlanError, match="random access"):
+        ds[0]
+
+
+def test_resumes_at_each_row(path: Path) -> None:
+    check_resumes(lambda: ad.LanceDataset(path), places=ROWS)
+    check_resumes(lambda: ad.LanceDataset(path, ["id"], "id % 2 = 0"), places=ROWS)
+    check_resumes(lambda: ad.LanceDataset(path, filters="id % 2 = 0").shuffle(5, seed=2), places=ROWS)
+    check_resumes(lambda: ad.LanceDataset(path, ["id"]).shuffle(seed=1).shard(2, 1).batch(3), places=5)
+
+
+def test_a_state_needs_the_rows_that_it_was_made_with(path: Path) -> None:
+    with ad.LanceDataset(path).iterate() as rows:
+        assert [int(next(rows)["id"]) for _ in range(5)] == LEFT[:5]
+        state = rows.state_dict()
+    lance.dataset(path).create_scalar_index("id", "BTREE")  # a new version with the same rows
+    assert [int(row["id"]) for row in ad.LanceDataset(path).iterate(state=state)] == LEFT[5:]
+    lance.write_dataset(table(5, ROWS), path, mode="append")
+    with pytest.raises(ad.ResumeError, match="to continue, read the version of then: version=3"):
+        next(ad.LanceDataset(path).iterate(state=state))
+    assert [int(row["id"]) for row in ad.LanceDataset(path, version=2).iterate(state=state)] == LEFT[5:]
+    lance.dataset(path).tags.create("train", 3)
+    assert [int(row["id"]) for row in ad.LanceDataset(path, version="train").iterate(state=state)] == LEFT[5:]
+    assert len(ad.LanceDataset(path)) == len(LEFT) + 5
+    shutil.rmtree(path)
+    lance.write_dataset(table(), path)
+    with pytest.raises(ad.ResumeError, match="no version with those of the state is there"):
+        next(ad.LanceDataset(path).iterate(state=state))
+
+
+def test_a_run_reads_one_version(path: Path) -> None:
+    ds = ad.LanceDataset(path)
+    rows = iter(ds)
+    next(rows)
+    lance.dataset(path).delete("id >= 0")
+    assert [int(row["id"]) for row in rows] == LEFT[1:]
+    assert ids(ds.shuffle(seed=0).map(lambda row: row)) != LEFT
+    assert ids(pickle.loads(pickle.dumps(ds))) == LEFT
+    sent = pickle.dumps(ds)
+    shutil.rmtree(path)
+    lance.write_dataset(table(), path)
+    lance.write_dataset(table(), path, mode="append")
+    with pytest.raises(ad.DataLossError, match="version 2 is another one than when the dataset was made"):
+        pickle.loads(sent)
+
+
+WRONG: list[tuple[dict[str, Any], str]] = [
+    ({"columns": "id"}, "must be a list of names"),
+    ({"columns": []}, "must be a list of names"),
+    ({"columns": ["none"]}, "No field named none"),
+    ({"filters": "none > 3"}, "No field named none"),
+    ({"filters": "id >"}, "SQL|syntax|Expected"),
+    ({"filters": 3}, "must be a condition in SQL"),
+    ({"version": 1.5}, "must be a number or a tag"),
+]
+
+
+def test_wrong_arguments(path: Path) -> None:
+    for how, message in WRONG:
+        with pytest.raises(ad.PlanError, match=message):
+            ad.LanceDataset(path, **how)
+    for where, version in ((path.with_name("none"), None), (path, 77), (path, "none")):
+        with pytest.raises(FileNotFoundError, match="LanceDataset"):
+            ad.LanceDataset(where, version=version)
+    with pytest.raises(ad.PlanError, match="reads local folders and s3"):
+        ad.LanceDataset("http://example.org/a.lance")
