@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from hashlib import blake2b
 from typing import Any, Final, final
@@ -40,6 +40,11 @@ SCAN: Final = {"batch_readahead": 2, "fragment_readahead": 1, "io_buffer_size": 
 
 PLACE: Final = re.compile(r",? ?[^\s,]*\.rs:\d+(:\d+)?")
 """A place in the package's code, in its errors."""
+
+NOT_FOUND: Final = "not found"
+
+EXPECTED: Final = (OSError, ValueError, RuntimeError, NotImplementedError)
+"""Errors of the package. It may also panic, which no class of exceptions but `BaseException` covers."""
 
 Segment = ColumnBatch | Exception
 """Consecutive rows, or the error in the place of one."""
@@ -160,16 +165,9 @@ class LanceTable:
 
         return self.checked(what, columns)
 
-    def checked(self, what: str, call: Any) -> Any:
+    def checked(self, what: str, call: Callable[[], Any]) -> Any:
         """Return what a call of the package returns; `DataLossError` if it fails."""
-        try:
-            return call()
-        except (OSError, ValueError, RuntimeError, NotImplementedError) as error:
-            raise DataLossError(f"{self.shown}: {what} cannot be read: {reason_of(error)}") from None
-        except BaseException as error:
-            if type(error).__name__ != "PanicException":
-                raise
-            raise DataLossError(f"{self.shown}: {what} cannot be read: {reason_of(error)}") from None
+        return attempt(f"{self.shown}: {what} cannot be read", call)
 
     def version_with(self, digest: str) -> int | None:
         """Return the newest version of the table that has these rows, `None` if none has that is still there."""
@@ -190,13 +188,23 @@ def reopened(digest: str, uri: str, version: int, columns: Any, storage: Storage
 def opened(uri: str, version: int | str | None, storage: StorageOptions | None) -> Any:
     """Return the package's dataset."""
     path, options = (store_for(uri)[1], None) if is_local(uri) else (uri, options_for(uri, storage))
+    name = f"{METHOD}({without_query(uri)})"
     try:
-        return lance().dataset(path, version=version, storage_options=options)
-    except (ValueError, OSError, RuntimeError) as error:
-        words = reason_of(error)
-        if "not found" in words.lower():
-            raise FileNotFoundError(f"{METHOD}({without_query(uri)}): {words}") from None
-        raise DataLossError(f"{METHOD}({without_query(uri)}) cannot be opened: {words}") from None
+        return attempt(name, lambda: lance().dataset(path, version=version, storage_options=options))
+    except DataLossError as error:
+        if NOT_FOUND in str(error).lower():
+            raise FileNotFoundError(str(error)) from None
+        raise
+
+
+def attempt(what: str, call: Callable[[], Any]) -> Any:
+    """Return what a call of the package returns; `DataLossError` if it fails, or panics on damaged data."""
+    try:
+        return call()
+    except BaseException as error:
+        if isinstance(error, EXPECTED) or type(error).__name__ == "PanicException":
+            raise DataLossError(f"{what}: {reason_of(error)}") from None
+        raise
 
 
 def options_for(uri: str, storage: StorageOptions | None) -> dict[str, str]:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import functools
 import hashlib
 import random
+import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import partial
-from itertools import pairwise
+from itertools import compress, pairwise
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -391,15 +393,35 @@ def with_bytes_turned(array: Any) -> Any:
     return pa.Array.from_buffers(array.type, len(array), [valid, data])
 
 
+def lance_by_pyarrow(draw: st.DrawFn, table: Any, path: Path) -> None:
+    """A dataset of several versions, in each of its formats of files, from which rows may be deleted."""
+    import lance
+
+    size, version = draw(st.sampled_from([1, 3, 64])), draw(st.sampled_from(["legacy", "2.0", "2.1", "2.2"]))
+    how = {"data_storage_version": version, "enable_stable_row_ids": draw(st.booleans())}
+    shutil.rmtree(path, ignore_errors=True)
+    dataset = lance.write_dataset(table, path, max_rows_per_file=size, **how)
+    if draw(st.booleans()):
+        dataset.delete("id % 5 = 2")
+    if draw(st.booleans()):
+        dataset.optimize.compact_files(target_rows_per_fragment=4)
+
+
+def is_of_lance(error: BaseException) -> bool:
+    """Return whether an error says that Lance does not write a type."""
+    return isinstance(error, OSError) or type(error).__name__ == "PanicException"
+
+
 WRITERS: dict[str, list[Callable[[st.DrawFn, Any, Path], None]]] = {
     "parquet": [
         *4 * [parquet_by_pyarrow],
         *(parquet_of_old_times, parquet_by_polars, parquet_by_duckdb, parquet_by_fastparquet),
     ],
     "arrow": [*4 * [arrow_by_pyarrow], arrow_by_polars, arrow_by_a_big_endian_machine],
+    "lance": [lance_by_pyarrow],
 }
 
-WITHOUT_STATISTICS = {"parquet": [parquet_by_an_old_writer], "arrow": []}
+WITHOUT_STATISTICS = {"parquet": [parquet_by_an_old_writer], "arrow": [], "lance": []}
 """Writers whose statistics readers do not use, so that they try no filters."""
 
 COMPARED = ("float32", "float16", "date32", "decimal128", "uint64", "string", "timestamp of milliseconds")
@@ -461,8 +483,10 @@ def table_files(draw: st.DrawFn, kind: str, types: Sequence[str], salt: str) -> 
         try:
             writer(draw, table, path)
             made.append(TableFile(path, read_by_pyarrow(path), table))
-        except (pa.ArrowException, ValueError):  # they do not write, or read, all types everywhere
-            reject()
+        except BaseException as error:  # they do not write, or read, all types everywhere; Lance panics
+            if isinstance(error, (pa.ArrowException, ValueError)) or (kind == "lance" and is_of_lance(error)):
+                reject()
+            raise
     if writer is parquet_by_fastparquet:  # integers are floats in a file in which some are missing
         assume(len({str(file.table.schema.types) for file in made}) == 1)
     return made
@@ -470,6 +494,10 @@ def table_files(draw: st.DrawFn, kind: str, types: Sequence[str], salt: str) -> 
 
 def read_by_pyarrow(path: Path) -> Any:
     """Return the table in a file."""
+    if path.suffix == ".lance":
+        import lance
+
+        return lance.dataset(path).to_table()
     if path.suffix == ".parquet":
         return pq.ParquetFile(path, coerce_int96_timestamp_unit="us").read()
     with pa.OSFile(str(path)) as file:
@@ -548,7 +576,7 @@ WAYS = ("in turn", "at once", "interleave", "index", "filters")
 
 @st.composite
 def table_sources(
-    draw: st.DrawFn, kinds: Sequence[str] = ("parquet", "arrow"), ways: Sequence[str] = WAYS, salt: str = ""
+    draw: st.DrawFn, kinds: Sequence[str] = ("parquet", "arrow", "lance"), ways: Sequence[str] = WAYS, salt: str = ""
 ) -> Pipeline:
     """Some files, read in one of the ways of their format."""
     kind, way = draw(st.sampled_from(kinds)), draw(st.sampled_from(ways))
@@ -563,25 +591,37 @@ def table_sources(
         wanted = draw(filters([file.table for file in files]))
         how["filters"] = [wanted] if draw(st.integers(0, 2)) else expression(wanted)
         rows = [[some[row] for row in kept_by(wanted, file.table)] for file, some in zip(files, rows, strict=True)]
+    if kind == "lance" and way == "filters":
+        step = draw(st.integers(1, 3))
+        how["filters"] = f"id % {step} = 0"
+        kept = [[number % step == 0 for number in file.table["id"].to_pylist()] for file in files]
+        rows = [[*compress(some, those)] for some, those in zip(rows, kept, strict=True)]
     if kind == "parquet" and way == "index":
         how["index"] = True
     if kind == "arrow" and draw(st.booleans()):
         how["buffer_size"] = draw(st.sampled_from([1, 37]))
     cycle, block = draw(st.sampled_from([1, 2, 3])), draw(st.sampled_from([1, 2, 4]))
     places, at_once = range(len(files)), None
-    if way == "at once":
+    if way == "at once" and kind != "lance":
         at_once = how["num_parallel_reads"] = cycle
     elements = [row for some in rows for row in some]
-    if way == "at once":
+    if at_once:
         elements = [*reference.interleave(places, rows.__getitem__, cycle)]
     elif way == "interleave":
         elements = [*reference.interleave(places, rows.__getitem__, cycle, block)]
-    read = partial(ad.ParquetDataset if kind == "parquet" else ad.ArrowDataset, **how)
+    read = partial({"parquet": ad.ParquetDataset, "arrow": ad.ArrowDataset, "lance": lance_rows}[kind], **how)
     interleaved = (cycle, block) if way == "interleave" else None
     text = f"{kind}({[(file.path.name, file.table.num_rows) for file in files]}, {files[0].table.schema.types}, {how}, "
     return TablePipeline(
         f"{text}{interleaved or at_once})", partial(dataset_of, read, paths, interleaved), lambda epoch: elements
     )
+
+
+def lance_rows(paths: str | list[str], **how: Any) -> ad.Dataset[Any]:
+    """The rows of one table after another."""
+    if isinstance(paths, str):
+        return ad.LanceDataset(paths, **how)
+    return functools.reduce(ad.Dataset.concatenate, [ad.LanceDataset(path, **how) for path in paths])
 
 
 def dataset_of(read: Any, paths: list[str], interleaved: tuple[int, int] | None) -> ad.Dataset[Any]:

@@ -297,6 +297,30 @@ def test_tables_of_parquet_are_written_and_read(bucket: Bucket) -> None:
     assert sum(len(row["id"]) for row in found.batch(64)) == 3000
 
 
+def test_rows_of_lance_in_any_order(bucket: Bucket, tmp_path: Path) -> None:
+    pa, lance = pytest.importorskip("pyarrow"), pytest.importorskip("lance")
+    rows = pa.table({"id": range(3000), "text": ["x" * 5000] * 3000})  # of which two groups are requested ahead
+    lance.write_dataset(rows, tmp_path / "a", max_rows_per_file=1100).delete("id % 7 = 3")
+    for file in (tmp_path / "a").rglob("*"):
+        if file.is_file():
+            url = bucket.put(f"rows.lance/{file.relative_to(tmp_path / 'a')}", file.read_bytes())
+    url, left = f"{bucket.url}/rows.lance", [number for number in range(3000) if number % 7 != 3]
+    ds = ad.LanceDataset(url, storage_options=bucket.options)
+    assert [int(number) for batch in ds.batch(100) for number in batch["id"]] == left
+    assert sorted(int(row["id"]) for row in ds.shuffle(seed=1)) == left
+    assert int(ds[-1]["id"]) == 2998
+    some = ad.LanceDataset(url, ["id"], "id >= 1500", storage_options=bucket.options)
+    assert [int(row["id"]) for row in some] == [number for number in left if number >= 1500]
+    check_resumes(lambda: ad.LanceDataset(url, ["id"], storage_options=bucket.options).batch(100), places=6)
+    assert "test-secret" not in f"{ds}{ds.explain()}{ds.plan.table!r}"
+    with pytest.raises(ad.DataLossError, match="LanceDataset"):
+        ad.LanceDataset(url, storage_options={**bucket.options, "secret_access_key": "wrong"})
+    with pytest.raises(ad.PlanError, match="no option 'endpont'"):
+        ad.LanceDataset(url, storage_options={**bucket.options, "endpont": "x"})
+    with pytest.raises(FileNotFoundError, match=r"none\.lance"):
+        ad.LanceDataset(f"{bucket.url}/none.lance", storage_options=bucket.options)
+
+
 def put_table(bucket: Bucket, damaged: int = -1) -> tuple[str, bytes]:
     """Put a table of twelve row groups, a column between others that is not wanted; return its URL and bytes."""
     pa, pq, file = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet"), io.BytesIO()

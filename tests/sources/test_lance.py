@@ -12,6 +12,7 @@ import pytest
 
 import asyncdata as ad
 from asyncdata.testing import check_resumes
+from tests.marks import first_by_default
 from tests.reference import Failed
 from tests.running import WAYS, results
 
@@ -23,6 +24,8 @@ pytestmark = pytest.mark.formats
 ROWS = 40
 LEFT = [number for number in range(ROWS) if number % 7 != 3]
 """The rows that are not deleted."""
+
+LOST = Failed("DataLossError")
 
 
 def table(rows: int = ROWS, begin: int = 0) -> Any:
@@ -133,3 +136,87 @@ def test_wrong_arguments(path: Path) -> None:
             ad.LanceDataset(where, version=version)
     with pytest.raises(ad.PlanError, match="reads local folders and s3"):
         ad.LanceDataset("http://example.org/a.lance")
+
+
+def files_below(path: Path) -> list[Path]:
+    return sorted(one for one in path.rglob("*") if one.is_file())
+
+
+@pytest.mark.parametrize("version", first_by_default(["2.1", "legacy", "2.0", "2.2"], 1))
+def test_cut_at_every_97th_byte(path: Path, version: str) -> None:
+    """Each row is the right one or an error, in its place; a table without its list of fragments cannot be opened."""
+    shutil.rmtree(path)
+    lance.write_dataset(table(), path, max_rows_per_file=11, data_storage_version=version).delete("id % 7 = 3")
+    for file in files_below(path):
+        content = file.read_bytes()
+        for end in range(0, len(content), 97):
+            file.write_bytes(content[:end])
+            try:
+                found = ids(ad.LanceDataset(path))
+            except ad.DataLossError:
+                assert "_versions" in file.parts
+                continue
+            assert all(one in (number, LOST) for one, number in zip(found, LEFT, strict=True))
+            assert (LOST in found) == (file.parent.name in ("data", "_deletions"))
+        file.write_bytes(content)
+
+
+def test_a_fragment_that_is_damaged_or_gone(path: Path) -> None:
+    """Each of its rows is an error in its place; with a filter, the rest of it is one."""
+    file = files_below(path / "data")[0]
+    file.unlink()
+    found = ids(ad.LanceDataset(path))
+    there = [one for one in found if one != LOST]
+    assert len(there) < len(found) == len(LEFT)
+    assert all(one in (number, LOST) for one, number in zip(found, LEFT, strict=True))
+    assert ids(ad.LanceDataset(path).shuffle(seed=0)).count(LOST) == found.count(LOST)
+    filtered = ids(ad.LanceDataset(path, filters="id >= 0"))
+    assert [one for one in filtered if one != LOST] == there
+    assert len(filtered) == len(there) + 1
+    with pytest.raises(ad.DataLossError, match=r"a\.lance: rows? \d+.* cannot be read: .*not found"):
+        list(ad.LanceDataset(path))
+    check_resumes(lambda: ad.LanceDataset(path).ignore_errors(), places=10)
+    check_resumes(lambda: ad.LanceDataset(path, filters="id >= 0").ignore_errors(), places=10)
+
+
+@pytest.mark.parametrize("version", ["2.1", "2.2"])
+def test_blobs_are_bytes(tmp_path: Path, version: str) -> None:
+    blobs = [None if n % 7 == 5 else b"" if n % 7 == 6 else bytes([n]) * 100 * n for n in range(30)]
+    kind = pa.field("blob", pa.large_binary(), metadata={"lance-encoding:blob": "true"})
+    column = pa.array(blobs, pa.large_binary())
+    if version == "2.2":
+        kind, column = lance.blob_field("blob"), lance.blob_array(blobs)
+    rows = pa.table([pa.array(range(30)), column], pa.schema([pa.field("id", pa.int64()), kind]))
+    lance.write_dataset(rows, tmp_path / "a", max_rows_per_file=11, data_storage_version=version)
+    assert [row["blob"] for row in ad.LanceDataset(tmp_path / "a")] == blobs
+    ds = ad.LanceDataset(tmp_path / "a").shuffle(seed=1)
+    assert [row["blob"] for row in sorted(ds, key=lambda row: row["id"])] == blobs
+    assert ad.LanceDataset(tmp_path / "a", ["blob"])[3] == {"blob": blobs[3]}
+
+
+def test_compacted_fragments_and_rows_of_several_columns(path: Path) -> None:
+    """Fragments keep their order, not their numbers; a column is added in files of its own."""
+    dataset = lance.write_dataset(table(20, ROWS), path, mode="append", max_rows_per_file=7)
+    dataset.add_columns({"double": "id * 2"})
+    dataset.optimize.compact_files(target_rows_per_fragment=12)
+    expected = lance.dataset(path).to_table()["id"].to_pylist()
+    assert sorted(expected) == [*LEFT, *range(ROWS, ROWS + 20)]
+    ds = ad.LanceDataset(path)
+    assert ids(ds) == [int(ds[place]["id"]) for place in range(len(ds))] == expected
+    assert [row["double"] for row in ds] == [2 * number for number in expected]
+    assert ids(ad.LanceDataset(path, filters="double >= 0")) == expected
+    check_resumes(lambda: ad.LanceDataset(path, filters="double % 4 = 0"), places=ROWS)
+
+
+def test_rows_may_be_changed(path: Path) -> None:
+    for ds in (ad.LanceDataset(path), ad.LanceDataset(path).shuffle(seed=1)):
+        for row in ds:
+            row["point"][...] = 7
+    assert ad.LanceDataset(path)[0]["point"].tolist() == [0, 1]
+
+
+def test_a_table_without_rows(tmp_path: Path) -> None:
+    lance.write_dataset(table(0), tmp_path / "a")
+    for ds in (ad.LanceDataset(tmp_path / "a"), ad.LanceDataset(tmp_path / "a", filters="id > 0")):
+        assert list(ds.batch(2)) == []
+    assert len(ad.LanceDataset(tmp_path / "a")) == 0
