@@ -25,6 +25,7 @@ from asyncdata.readers import (
     ArrowDataset,
     ImageFolderDataset,
     JsonLinesDataset,
+    LanceDataset,
     LitDataset,
     MdsDataset,
     NpyDataset,
@@ -101,6 +102,8 @@ def named(path: str) -> str:
 def found_at(source: str, storage: Storage = None) -> Found:
     """Return what is at a path, a pattern, a URL or a prefix; `PlanError` if its format is unknown."""
     if is_local(source) and os.path.isdir(folder := local_path(source)):
+        if Path(folder, "_versions").is_dir():
+            return Found("Lance", [folder], LanceDataset(folder))
         return Found("Zarr", [folder], rows_of_zarr(folder)) if is_zarr(folder) else found_in(folder)
     is_file = is_local(source) and os.path.exists(local_path(source))  # though its name looks like a pattern
     if is_pattern(source) and not is_file:

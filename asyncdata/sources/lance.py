@@ -29,7 +29,7 @@ from asyncdata.runtime.tickets import (
     Tickets,
     natural,
 )
-from asyncdata.sources.lance_table import METHOD, LanceTable, Segment
+from asyncdata.sources.lance_table import METHOD, ROW_BITS, LanceTable, Segment
 from asyncdata.sources.random_access import IndexedSource, check_ordinals
 from asyncdata.storage import Ahead, is_local, without_query
 
@@ -38,11 +38,8 @@ __all__ = ("LanceMatches", "LanceRows")
 AHEAD: Final = 2
 """How many groups of rows are requested ahead from an object store."""
 
-ROW_BITS: Final = 32
-"""An address is the number of a fragment, and in so many bits the row in it."""
-
-FEW: Final = 256
-"""At least this many rows are read at once, if they were requested: planning to read one row costs as much as ten."""
+FEW: Final = 1024
+"""At least this many rows are read at once, if they were requested: each costs less the more there are."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,11 +102,17 @@ class LanceRows(IndexedSource):
     async def fetch(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
         done = 0
         check_ordinals(self, tickets)
-        step = min(self.table.step, max(want.items, FEW))
-        spans = (tickets[at : at + step] for at in range(0, len(tickets), step))
-        async with aclosing(self.parts(scope, want, spans)) as source:
+        async with aclosing(self.parts(scope, want, self.groups(want, tickets))) as source:
             async for part in source:
                 yield self.block(part, ReplayedTickets(tickets, done, done := done + size_of(part), END))
+
+    def groups(self, want: Demand, tickets: Sequence[Ticket]) -> Iterator[Sequence[int]]:
+        """Yield the numbers of rows that are read together."""
+        start = 0
+        while start < len(tickets):
+            stop = start + min(self.table.step, max(want.items, FEW))
+            yield tickets[start:stop]
+            start = stop
 
     async def parts(self, scope: Scope, want: Demand, spans: Iterable[Sequence[int]]) -> AsyncGenerator[Segment, None]:
         """Yield the rows with these numbers in parts of the demand; from an object store some are requested ahead."""

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from hashlib import blake2b
-from typing import Any, Final, final
+from typing import Any, Final, TypeAlias, final
 
 import numpy as np
+import numpy.typing as npt
 
 from asyncdata.elements.columns import ColumnBatch
 from asyncdata.errors import DataLossError, PlanError
@@ -19,7 +20,7 @@ from asyncdata.storage import StorageOptions, is_local, store_for, without_query
 from asyncdata.storage.objects import endpoint_of
 from asyncdata.system.optional_packages import require
 
-__all__ = ("METHOD", "LanceTable", "Segment", "lance")
+__all__ = ("METHOD", "ROW_BITS", "LanceTable", "Segment", "lance")
 
 METHOD: Final = "LanceDataset"
 
@@ -29,11 +30,14 @@ SCHEMES: Final = ("s3", "gs", "az", "abfss")
 AT_ONCE: Final = 8 << 20
 """About how many stored bytes are read together."""
 
-MOST: Final = 16384
+MOST: Final = 32768
 """The most rows that are read together: to plan a reading takes as long as reading thousands of small rows."""
 
 MOST_BLOBS: Final = 64
 """The same of tables with blobs, which may be stored elsewhere, so that the size of rows is not known."""
+
+ROW_BITS: Final = 32
+"""An address is the number of a fragment, and in so many bits the row in it."""
 
 SCAN: Final = {"batch_readahead": 2, "fragment_readahead": 1, "io_buffer_size": 32 << 20, "scan_in_order": True}
 """How far the package reads ahead for a filter; by default it takes gigabytes."""
@@ -46,7 +50,9 @@ NOT_FOUND: Final = "not found"
 EXPECTED: Final = (OSError, ValueError, RuntimeError, NotImplementedError)
 """Errors of the package. It may also panic, which no class of exceptions but `BaseException` covers."""
 
-Segment = ColumnBatch | Exception
+Numbers: TypeAlias = npt.NDArray[Any]
+
+Segment: TypeAlias = ColumnBatch | Exception
 """Consecutive rows, or the error in the place of one."""
 
 
@@ -76,7 +82,12 @@ class LanceTable:
         self.digest = digest_of(self.dataset)
         """Identifies the rows: versions that only differ in their indices have the same."""
         self.fragments: dict[int, Any] = {found.fragment_id: found for found in self.dataset.get_fragments()}
-        self.count: int = sum(found.metadata.num_rows for found in self.fragments.values())
+        self.numbers: Numbers = np.array([*self.fragments], np.uint64)
+        counts = [found.metadata.num_rows for found in self.fragments.values()]
+        self.begins: Numbers = np.cumsum([0, *counts], dtype=np.int64)[:-1]
+        """The number of the first row of each fragment."""
+        self.deleted: Numbers = np.array([found.metadata.num_deletions for found in self.fragments.values()], np.int64)
+        self.count: int = sum(counts)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return reopened, (self.digest, self.uri, self.version, self.columns, self.storage)
@@ -121,11 +132,27 @@ class LanceTable:
         else:
             how = {"filter": f"_rowoffset in ({','.join(map(str, numbers.tolist()))})"}
         what = f"row {first}" if first == last else f"rows {first} to {last}"
-        found = self.checked(what, lambda: self.scanner(batch_size=len(numbers), **how).to_table())
-        if found.num_rows != len(numbers):
-            raise DataLossError(f"{self.shown}: {what} should be {len(numbers)} rows, and {found.num_rows} are there")
+        scan = partial(self.scanner, with_row_address=True, batch_size=len(numbers), **how)
+        found = self.checked(what, lambda: scan().to_table())
+        if not self.are_at(numbers, found.column("_rowaddr").to_numpy()):
+            raise DataLossError(f"{self.shown}: {what} should be {len(numbers)} rows, and others are there")
+        found = found.drop_columns(["_rowaddr"])
         in_order = len(rows) == len(numbers) and bool((places == np.arange(len(numbers))).all())
         return self.decoded(what, found if in_order else found.take(places))
+
+    def are_at(self, rows: Numbers, addresses: Numbers) -> bool:
+        """Return whether rows with these numbers may have these addresses: those of deleted rows are left out.
+
+        Where a file is damaged, the package may take other rows for them, also of the next fragment.
+        """
+        if len(rows) != len(addresses):
+            return False
+        index: Numbers = np.searchsorted(self.begins, rows, side="right") - 1
+        places: Numbers = (addresses & ((1 << ROW_BITS) - 1)).astype(np.int64)
+        before: Numbers = places - (rows - self.begins[index])
+        rising = (places[1:] > places[:-1]) | (index[1:] != index[:-1])
+        within = (before >= 0) & (before <= self.deleted[index])
+        return bool(np.all(rising) and np.all(within) and np.all(addresses >> ROW_BITS == self.numbers[index]))
 
     def matching(self, fragment: int, address: int, filters: str) -> Iterator[tuple[ColumnBatch, list[int]]]:
         """Yield the rows of a fragment, from an address on, that match a filter, with their addresses."""
@@ -136,7 +163,10 @@ class LanceTable:
         while (found := self.checked(what, lambda: next(scan, None))) is not None:
             if found.num_rows:
                 columns = self.decoded(what, arrow("pyarrow", METHOD).Table.from_batches([found]))
-                addresses = columns.pop("_rowaddr")
+                addresses: Numbers = columns.pop("_rowaddr")
+                inside = address <= addresses[0] and addresses[-1] >> ROW_BITS == fragment
+                if not inside or (addresses[1:] <= addresses[:-1]).any():
+                    raise DataLossError(f"{self.shown}: {what} should have its own rows, and others are there")
                 yield ColumnBatch(columns, len(addresses)), addresses.tolist()
 
     def read_matches(self, addresses: Sequence[int], filters: str) -> list[Segment]:

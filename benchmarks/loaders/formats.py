@@ -244,10 +244,37 @@ def against(
         compare(report, title, count, bar, rounds, lambda ours=ours: read(ours), peer, lambda t=theirs: read(t))
 
 
+def lance_tables(folder: Path, arguments: Arguments, report: Report) -> None:
+    """Batches of rows of a Lance dataset, in order and shuffled, with columns as arrays."""
+    import lance
+    from lance.torch.data import LanceDataset
+
+    count, rounds = 20_000 if arguments.quick else 200_000, arguments.rounds(5)
+    random, path = np.random.default_rng(0), str(folder / "a.lance")
+    wide = pa.FixedSizeListArray.from_arrays(random.normal(size=count * WIDTH).astype(np.float32), WIDTH)
+    columns = {f"x{place}": random.normal(size=count) for place in range(8)}
+    lance.write_dataset(pa.table({**columns, "wide": wide}), path, max_rows_per_file=50_000)
+    ds, theirs = ad.LanceDataset(path), lance.dataset(path)
+    peer = LanceDataset(theirs, batch_size=BATCH)
+    ours = ds.batch(BATCH)
+    compare(report, "Lance, a row", count, AtMost(2.5), rounds, lambda: read(ours), "lance.torch", lambda: read(peer))
+    few = count // 10
+    order = random.permutation(count)[:few]
+
+    def take() -> None:
+        for begin in range(0, few, BATCH):
+            for column in theirs.take(order[begin : begin + BATCH].tolist()).columns:
+                column.combine_chunks().to_numpy(zero_copy_only=False)
+
+    shuffled = ds.shuffle(seed=0).take(few).batch(BATCH)
+    compare(report, "Lance, a row, shuffled", few, AtMost(1.5), rounds, lambda: read(shuffled), "take", take)
+
+
 def main() -> None:
     """Write the files, run every part and print the table."""
     arguments = parse_arguments(__doc__ or "")
-    found = installed(("pyarrow", "webdataset", "datasets", "array_record", "msgspec", "mosaicml-streaming", "litdata"))
+    packages = ("pyarrow", "webdataset", "datasets", "array_record", "msgspec", "mosaicml-streaming", "litdata")
+    found = installed((*packages, "pylance", "torch"))
     report = Report("Formats, from the page cache")
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
@@ -257,6 +284,8 @@ def main() -> None:
         records(folder, arguments, report)
         hugging_face(arguments, report)
         folders(folder, arguments, report, found)
+        if {"pylance", "torch"} <= {*found}:
+            lance_tables(folder, arguments, report)
     report.finish(arguments.json)
 
 

@@ -171,6 +171,19 @@ def test_arrays_in_files(kind: str, tmp_path: Path, capsys: Capture) -> None:
     assert "not equally many rows, {'x': (3,), 'y': (4,)}" in capsys.readouterr().err
 
 
+@pytest.mark.formats
+def test_a_lance_dataset(tmp_path: Path, capsys: Capture) -> None:
+    pa, lance = pytest.importorskip("pyarrow"), pytest.importorskip("lance")
+    lance.write_dataset(pa.table({"id": range(5), "name": list("abcde")}), tmp_path / "a")
+    assert main(["inspect", str(tmp_path / "a")]) == 0
+    told = capsys.readouterr().out
+    for line in ("format    Lance\n", "elements  5\n", "{'id': int64, 'name': str}"):
+        assert line in told
+    assert main(["convert", str(tmp_path / "a"), str(tmp_path / "rows"), "--to", "jsonl"]) == 0
+    found = [*ad.JsonLinesDataset(ad.Dataset.list_files(str(tmp_path / "rows" / "*.jsonl")))]
+    assert [row["id"] for row in found] == [0, 1, 2, 3, 4]
+
+
 def test_folders_patterns_and_compressed_files(tmp_path: Path, capsys: Capture) -> None:
     content = jsonl(tmp_path / "a").read_bytes()
     (tmp_path / "a" / "b.jsonl.gz").write_bytes(gzip.compress(content))
