@@ -106,6 +106,7 @@ if TYPE_CHECKING:
         TFRecordDataset,
         TokenDataset,
         WebDataset,
+        ZarrDataset,
     )
     from asyncdata.sources.stateful import Stateful
     from asyncdata.storage import CacheDir, read_file
@@ -163,6 +164,7 @@ __all__ = (
     "VarLenFeature",
     "WebDataset",
     "WorkerCrashed",
+    "ZarrDataset",
     "checkpoint",
     "decode_example",
     "decode_image",
@@ -233,6 +235,7 @@ MODULES: Final = {
         "TfdsDataset",
         "TokenDataset",
         "WebDataset",
+        "ZarrDataset",
     ),
     "sources.stateful": ("Stateful",),
     "storage": ("CacheDir", "read_file"),

@@ -271,6 +271,7 @@ CALLS: dict[str, dict[str, Any]] = {
     "Trace": {},
     "VarLenFeature": {"dtype": "int64"},
     "WebDataset": NAMES,
+    "ZarrDataset": {"filename": "missing", "storage_options": PROMPT},
     "decode_example": {"serialized": b""},
     "decode_image": {"contents": b""},
     "empty": {"shape": (2,)},

@@ -8,6 +8,7 @@ from typing import Any
 
 from asyncdata.dataset import Dataset
 from asyncdata.errors import PlanError
+from asyncdata.readers import ZarrDataset
 from asyncdata.storage import local_path
 from asyncdata.system.optional_packages import require
 
@@ -38,8 +39,8 @@ def rows_of_zarr(folder: str) -> Dataset[Any]:
     """Return the rows of an array, or of those in a group."""
     found = require("zarr", "Zarr", "zarr").open(store=folder, mode="r")
     if hasattr(found, "shape"):
-        return Dataset[Any].from_source(found)
-    return rows_of(folder, dict(found.members(max_depth=None)))
+        return ZarrDataset(folder)
+    return ZarrDataset(folder, [name for name, one in found.members(max_depth=None) if hasattr(one, "shape")])
 
 
 def rows_of(path: str, members: dict[str, Any]) -> Dataset[Any]:

@@ -18,6 +18,7 @@ from asyncdata.readers.tfds import TfdsDataset
 from asyncdata.readers.tfrecord import TFRecordDataset
 from asyncdata.readers.tokens import TokenDataset
 from asyncdata.readers.webdataset import WebDataset
+from asyncdata.readers.zarr import ZarrDataset
 
 __all__ = (
     "ArrayRecordDataset",
@@ -36,4 +37,5 @@ __all__ = (
     "TfdsDataset",
     "TokenDataset",
     "WebDataset",
+    "ZarrDataset",
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cached_property, partial
+from functools import partial
 from hashlib import blake2b
 from typing import Any, Final, TypeAlias, final
 
@@ -16,11 +16,12 @@ from asyncdata.errors import DataLossError, PlanError
 from asyncdata.formats.arrow_columns import arrow, columns_of
 from asyncdata.formats.column_parser import ROWS, part_of
 from asyncdata.redaction import redacted
+from asyncdata.sources.table_rows import Segment
 from asyncdata.storage import StorageOptions, is_local, store_for, without_query
 from asyncdata.storage.objects import endpoint_of
 from asyncdata.system.optional_packages import require
 
-__all__ = ("METHOD", "ROW_BITS", "LanceTable", "Segment", "lance")
+__all__ = ("METHOD", "ROW_BITS", "LanceTable", "lance")
 
 METHOD: Final = "LanceDataset"
 
@@ -52,9 +53,6 @@ EXPECTED: Final = (OSError, ValueError, RuntimeError, NotImplementedError)
 
 Numbers: TypeAlias = npt.NDArray[Any]
 
-Segment: TypeAlias = ColumnBatch | Exception
-"""Consecutive rows, or the error in the place of one."""
-
 
 def lance() -> Any:
     """Return the package's module, or raise an error that says what to install."""
@@ -64,6 +62,8 @@ def lance() -> Any:
 @final
 class LanceTable:
     """Reads a version of a table. Thread-safe."""
+
+    method = METHOD
 
     def __init__(
         self,
@@ -88,17 +88,15 @@ class LanceTable:
         """The number of the first row of each fragment."""
         self.deleted: Numbers = np.array([found.metadata.num_deletions for found in self.fragments.values()], np.int64)
         self.count: int = sum(counts)
+        self.step = step_of(self.dataset)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return reopened, (self.digest, self.uri, self.version, self.columns, self.storage)
 
-    @cached_property
-    def step(self) -> int:
-        """How many rows are read together."""
-        found = self.dataset.get_version()["metadata"]
-        size = int(found["total_files_size"]) // max(1, int(found["total_data_file_rows"]))
-        most = MOST_BLOBS if any(map(has_blobs, self.dataset.schema)) else MOST
-        return max(1, min(most, AT_ONCE // max(1, size)))
+    @property
+    def identity(self) -> str:
+        """What identifies the rows."""
+        return f"{self.count} rows {self.digest}"
 
     def check(self, filters: str | None) -> None:
         """Raise `PlanError` for columns that are not there, and for a filter that is none."""
@@ -274,6 +272,14 @@ def digest_of(dataset: Any) -> str:
 def names_and_types(dataset: Any) -> list[tuple[str, Any]]:
     """Return the columns of a dataset."""
     return [(column.name, column.type) for column in dataset.schema]
+
+
+def step_of(dataset: Any) -> int:
+    """Return how many rows are read together."""
+    found = dataset.get_version()["metadata"]
+    size = int(found["total_files_size"]) // max(1, int(found["total_data_file_rows"]))
+    most = MOST_BLOBS if any(map(has_blobs, dataset.schema)) else MOST
+    return max(1, min(most, AT_ONCE // max(1, size)))
 
 
 def has_blobs(column: Any) -> bool:

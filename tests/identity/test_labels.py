@@ -32,6 +32,7 @@ from asyncdata.sources.lance_table import LanceTable
 from asyncdata.sources.listing import Listing
 from asyncdata.sources.parquet import ParquetFile
 from asyncdata.sources.shards import LitFile, LitFiles
+from asyncdata.sources.table_rows import TableRows
 from asyncdata.transforms.flat_map import FlatMap
 from asyncdata.transforms.group_by_reducer import Calls
 from asyncdata.transforms.padded_batch import Padding
@@ -186,6 +187,7 @@ def examples(folder: Path) -> dict[str, ad.Dataset[Any]]:
         "Slices": ad.Dataset.from_tensor_slices([1, 2]),
         "Take": RANGE.take(2),
         "Stored": ad.Dataset.from_channel(str(folder / "channel")),
+        "TableRows": ad.Dataset(TableRows("a.zarr", lance_table())),
         "TakeWhile": RANGE.take_while(number),
         "Tensors": ad.Dataset.from_tensors([1, 2]),
         "Unbatch": RANGE.batch(2).unbatch(),
@@ -204,6 +206,7 @@ SPECIAL: dict[tuple[str, str], Callable[[], Any]] = {
     ("FixedFile", "files"): lambda: FixedFiles(FixedLayout(3, 0, 0)),
     ("LanceMatches", "table"): lance_table,  # of the same rows
     ("LanceRows", "table"): lance_table,
+    ("TableRows", "table"): lance_table,
     ("Zip", "rebuild"): lambda: zipped({"a": RANGE, "b": RANGE}),
     ("GroupByReducer", "calls"): lambda: Calls.of(ad.Reducer(other, pair, number)),
     ("Buckets", "paddings"): lambda: [Padding(values=1)],

@@ -6,6 +6,7 @@ import json
 import random
 import uuid
 
+import numpy as np
 import pytest
 
 import asyncdata as ad
@@ -31,6 +32,16 @@ def test_files_are_listed_and_read(root: str) -> None:
     assert len(lines) == 6000
     contents = list(names.map(ad.read_file, num_parallel_calls=2))
     assert [line for content in contents for line in content.splitlines()] == lines
+
+
+@pytest.mark.formats
+def test_arrays_of_zarr(root: str) -> None:
+    zarr = pytest.importorskip("zarr")
+    store = zarr.storage.FsspecStore.from_url(f"{root}/a.zarr")
+    zarr.create_array(store=store, shape=(50, 2), dtype="int16", chunks=(7, 1))[:] = np.arange(100).reshape(50, 2)
+    ds = ad.ZarrDataset(f"{root}/a.zarr")
+    assert np.array_equal(list(ds), np.arange(100).reshape(50, 2))
+    assert len({int(row[0]) for row in ds.shuffle(seed=0)}) == 50
 
 
 @pytest.mark.parametrize("count", [0, 1999, 2000, 4321])

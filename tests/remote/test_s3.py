@@ -321,6 +321,28 @@ def test_rows_of_lance_in_any_order(bucket: Bucket, tmp_path: Path) -> None:
         ad.LanceDataset(f"{bucket.url}/none.lance", storage_options=bucket.options)
 
 
+def test_arrays_of_zarr(bucket: Bucket, tmp_path: Path) -> None:
+    zarr, numbers = pytest.importorskip("zarr"), np.arange(30_000, dtype=np.int32).reshape(3000, 10)
+    group = zarr.open_group(tmp_path / "a", mode="w")
+    group.create_array("x", shape=numbers.shape, dtype="int32", chunks=(100, 10), shards=(500, 10))[:] = numbers
+    group.create_array("y", shape=(3000,), dtype="int64", chunks=(300,))[:] = np.arange(3000)
+    for file in (tmp_path / "a").rglob("*"):
+        if file.is_file():
+            bucket.put(f"rows.zarr/{file.relative_to(tmp_path / 'a')}", file.read_bytes())
+    url = f"{bucket.url}/rows.zarr"
+    ds = ad.ZarrDataset(url, storage_options=bucket.options)
+    assert np.array_equal(np.concatenate([batch["x"] for batch in ds.batch(64)]), numbers)
+    assert sorted(int(row["y"]) for row in ds.shuffle(seed=1)) == [*range(3000)]
+    chunks = ad.ZarrDataset(url, ["y"], element="chunk", storage_options=bucket.options)
+    assert [chunk["y"][0] for chunk in chunks] == [*range(0, 3000, 300)]
+    check_resumes(lambda: ad.ZarrDataset(f"{url}/x", storage_options=bucket.options).batch(100), places=6)
+    check_resumes(lambda: ad.ZarrDataset(url, storage_options=bucket.options).shuffle(seed=1).batch(500), places=3)
+    assert len([*ds.with_options(ad.Options(placement="process"))]) == 3000
+    assert "test-secret" not in f"{ds}{ds.explain()}{ds.plan.table!r}"
+    with pytest.raises(FileNotFoundError, match=r"none\.zarr"):
+        ad.ZarrDataset(f"{bucket.url}/none.zarr", storage_options=bucket.options)
+
+
 def put_table(bucket: Bucket, damaged: int = -1) -> tuple[str, bytes]:
     """Put a table of twelve row groups, a column between others that is not wanted; return its URL and bytes."""
     pa, pq, file = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet"), io.BytesIO()
