@@ -85,6 +85,7 @@ if TYPE_CHECKING:
         parse_single_example,
     )
     from asyncdata.formats.tfrecord import TFRecordWriter
+    from asyncdata.formats.video import decode_video_clip
     from asyncdata.iterator import DatasetIterator
     from asyncdata.memory.output_buffers import empty
     from asyncdata.observe.trace import Trace, trace
@@ -96,6 +97,7 @@ if TYPE_CHECKING:
         ImageFolderDataset,
         JsonLinesDataset,
         LanceDataset,
+        LeRobotDataset,
         LitDataset,
         MdsDataset,
         NpyDataset,
@@ -139,6 +141,7 @@ __all__ = (
     "ImageFolderDataset",
     "JsonLinesDataset",
     "LanceDataset",
+    "LeRobotDataset",
     "LitDataset",
     "MdsDataset",
     "MissingDependencyError",
@@ -168,6 +171,7 @@ __all__ = (
     "checkpoint",
     "decode_example",
     "decode_image",
+    "decode_video_clip",
     "empty",
     "experimental",
     "make_example",
@@ -214,6 +218,7 @@ MODULES: Final = {
         "parse_single_example",
     ),
     "formats.tfrecord": ("TFRecordWriter",),
+    "formats.video": ("decode_video_clip",),
     "iterator": ("DatasetIterator",),
     "memory.output_buffers": ("empty",),
     "observe.trace": ("Trace", "trace"),
@@ -225,6 +230,7 @@ MODULES: Final = {
         "ImageFolderDataset",
         "JsonLinesDataset",
         "LanceDataset",
+        "LeRobotDataset",
         "LitDataset",
         "MdsDataset",
         "NpyDataset",

@@ -26,6 +26,7 @@ from asyncdata.readers import (
     ImageFolderDataset,
     JsonLinesDataset,
     LanceDataset,
+    LeRobotDataset,
     LitDataset,
     MdsDataset,
     NpyDataset,
@@ -82,6 +83,21 @@ READERS: Final[dict[str, Callable[..., Dataset[Any]]]] = {
     "HDF5": rows_of_hdf5,
 }
 
+FOLDERS: Final[dict[str, tuple[Callable[[Path, list[str]], bool], Callable[[str], Dataset[Any]]]]] = {
+    "saved dataset": (lambda _, names: "dataset.json" in names, Dataset[Any].load),
+    "MDS": (lambda _, names: "index.json" in names and any(".mds" in name for name in names), MdsDataset),
+    "LeRobot": (lambda folder, names: "data" in names and (folder / "meta" / "info.json").exists(), LeRobotDataset),
+    "TensorFlow Datasets": (
+        lambda _, names: {"dataset_info.json", "features.json"} <= {*names},
+        lambda folder: TfdsDataset(folder, "all"),
+    ),
+    "LitData": (
+        lambda _, names: "index.json" in names and any(name.startswith("chunk-") for name in names),
+        LitDataset,
+    ),
+}
+"""Folders by the names of what is in them."""
+
 
 @dataclass(frozen=True)
 class Found:
@@ -134,14 +150,9 @@ def found_in(folder: str) -> Found:
     if Path(folder, "channel.json").exists():
         raise PlanError(f"{folder} is a channel: use asyncdata channel inspect")
     inside = sorted(path for path in Path(folder).iterdir() if not path.name.startswith("."))
-    if Path(folder, "dataset.json").exists():
-        return Found("saved dataset", [folder], Dataset[Any].load(folder))
-    if Path(folder, "index.json").exists() and any(".mds" in path.name for path in inside):
-        return Found("MDS", [folder], MdsDataset(folder))
-    if Path(folder, "dataset_info.json").exists() and Path(folder, "features.json").exists():
-        return Found("TensorFlow Datasets", [folder], TfdsDataset(folder, "all"))
-    if Path(folder, "index.json").exists() and any(path.name.startswith("chunk-") for path in inside):
-        return Found("LitData", [folder], LitDataset(folder))
+    for kind, (is_one, reader) in FOLDERS.items():
+        if is_one(Path(folder), [path.name for path in inside]):
+            return Found(kind, [folder], reader(folder))
     files = [str(path) for path in inside if path.is_file()]
     if not files and inside:
         pictures = ImageFolderDataset(folder)

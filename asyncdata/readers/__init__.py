@@ -8,6 +8,7 @@ from asyncdata.readers.fixed_length_record import FixedLengthRecordDataset
 from asyncdata.readers.image_folder import ImageFolderDataset
 from asyncdata.readers.json_lines import JsonLinesDataset
 from asyncdata.readers.lance import LanceDataset
+from asyncdata.readers.lerobot import LeRobotDataset
 from asyncdata.readers.litdata import LitDataset
 from asyncdata.readers.mds import MdsDataset
 from asyncdata.readers.npy import NpyDataset
@@ -27,6 +28,7 @@ __all__ = (
     "ImageFolderDataset",
     "JsonLinesDataset",
     "LanceDataset",
+    "LeRobotDataset",
     "LitDataset",
     "MdsDataset",
     "NpyDataset",

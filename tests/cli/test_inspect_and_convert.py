@@ -14,6 +14,7 @@ import pytest
 
 import asyncdata as ad
 from asyncdata.__main__ import main
+from tests.data.write_lerobot import FOLDER as LEROBOT
 from tests.formats.table import FORMATS
 from tests.litdata import lit_chunk, write_index
 from tests.tfds import write_tfds
@@ -142,6 +143,15 @@ def test_what_files_hold(kind: str, tmp_path: Path, capsys: Capture) -> None:
 def test_a_parquet_file(tmp_path: Path, capsys: Capture) -> None:
     assert main(["inspect", str(parquet(tmp_path))]) == 0
     assert "format    Parquet\n" in capsys.readouterr().out
+
+
+@pytest.mark.formats
+def test_a_folder_of_lerobot(capsys: Capture) -> None:
+    assert main(["inspect", str(LEROBOT)]) == 0
+    told = capsys.readouterr().out
+    assert "format    LeRobot\n" in told
+    assert "elements  33\n" in told
+    assert "damage" not in told
 
 
 @pytest.mark.formats
