@@ -6,6 +6,7 @@ import io
 import os
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from math import floor
 from typing import Any, Final, Self, TypeAlias
 
@@ -97,7 +98,7 @@ class Video:
                 raise DataLossError(f"{name}: it has no video stream")
             self.stream = self.container.streams.video[0]
             if self.stream.codec_context is None:
-                raise DataLossError(f"{name}: there is no decoder for its codec")
+                raise DataLossError(f"{name}: it has a codec without a decoder")
             self.stream.codec_context.thread_count = 1
             self.stream.codec_context.options = {"err_detect": "explode"}
         self.base = float(self.stream.time_base)
@@ -137,8 +138,10 @@ class Video:
         """Return the times of frames by number; `PlanError` if there are no such frames."""
         entries = self.stream.index_entries
         known, step = regular(entries) if 0 < len(entries) == self.stream.frames else (0, 0)
-        stamps = self.stamps() if not known else None
+        stamps = None if known else self.stamps
         count = known if stamps is None else len(stamps)
+        if not count:
+            raise DataLossError(f"{self.name}: it has no frames")
         outside = (numbers < 0) | (numbers >= count)
         if outside.any():
             raise PlanError(
@@ -148,11 +151,13 @@ class Video:
             return (self.begin + numbers * step * self.base).astype(np.float64)
         return (stamps[numbers] * self.base).astype(np.float64)
 
+    @cached_property
     def stamps(self) -> npt.NDArray[np.int64]:
-        """Return the time stamps of all frames in order: their packets are read, and not decoded."""
+        """The time stamps of all frames in order: their packets are read, and not decoded."""
         with explain_damage(self.name):
+            self.container.seek(floor(self.begin / self.base), stream=self.stream)
             packets = [packet for packet in self.container.demux(self.stream) if packet.pts is not None]
-        self.seek(self.begin)
+            self.seek(self.begin)
         return np.sort(np.array([packet.pts for packet in packets if not packet.is_discard], np.int64))
 
     # decoding
@@ -181,11 +186,13 @@ class Video:
         """Return all frames."""
         with explain_damage(self.name):
             frames = [self.pixels(frame) for frame in self.frames]
+        if not frames:
+            raise DataLossError(f"{self.name}: it has no frames")
         if len(frames) < self.stream.frames:
             raise DataLossError(f"{self.name}: it has {len(frames)} frames, and {self.stream.frames} by its header")
         if len({frame.shape for frame in frames}) > 1:
             raise StructureError(f"{self.name}: the size of its frames changes")
-        return np.stack(frames) if frames else np.empty((0, 0, 0, 3), np.uint8)
+        return np.stack(frames)
 
     def pixels(self, frame: Any, shape: tuple[int, ...] | None = None) -> Pixels:
         """Return a frame as an array; `DataLossError` if it is damaged."""

@@ -18,10 +18,11 @@ from asyncdata.elements.columns import ColumnBatch
 from asyncdata.errors import DataLossError
 from asyncdata.formats.column_parser import part_of
 from asyncdata.formats.images import decode_image
+from asyncdata.formats.parquet_groups import DecodedGroup
 from asyncdata.formats.video import Pixels, Video
 from asyncdata.graph.node import PHYSICAL, REPLACEABLE
 from asyncdata.sources.parquet_random_access import KnownTable, ParquetFiles
-from asyncdata.storage import AnyPart, StorageOptions, opened, without_query
+from asyncdata.storage import StorageOptions, opened, without_query
 from asyncdata.storage.cached import RemoteFile
 
 __all__ = ("Camera", "Episodes", "FrameReader", "FrameTables")
@@ -80,22 +81,15 @@ class FrameTables(ParquetFiles):
 
     method: ClassVar = "LeRobotDataset"
 
-    def pick(self, path: str, begin: int, needs: Mapping[int, Collection[str]]) -> dict[int, dict[str, Any]]:
-        """Return the values that some columns have in some rows, counted from row `begin` on. Thread-safe."""
+    def values(self, path: str, row: int, names: Collection[str]) -> dict[str, Any]:
+        """Return the values of some columns in a row, which may be changed: the row group stays cached. Thread-safe."""
         known = self.of(path)
         if known.error is not None:
             raise copy.copy(known.error)
-        with opened(path, self.storage) as file:
-            if file.status() != known.status:
-                raise DataLossError(f"{without_query(path)}: the file has changed since its end was read")
-            return {row: self.values(file, path, known, begin + row, names) for row, names in needs.items()}
-
-    def values(self, file: AnyPart, path: str, known: KnownTable, row: int, names: Collection[str]) -> dict[str, Any]:
-        """Return the values of some columns in a row, which may be changed: the row group stays cached."""
         group = bisect_right(known.begins, row) - 1
         if group == len(known.begins) - 1:
             raise DataLossError(f"{without_query(path)}: it has {known.begins[-1]} rows, and no row {row}")
-        decoded, at = self.group(file, path, known, group), row - known.begins[group]
+        decoded, at = self.row_group(path, known, group), row - known.begins[group]
         if isinstance(decoded, Exception):
             raise copy.copy(decoded)
         if at in decoded.lost:
@@ -103,6 +97,17 @@ class FrameTables(ParquetFiles):
         if missing := [name for name in names if name not in decoded.columns]:
             raise DataLossError(f"{without_query(path)}: it has no column {missing[0]!r}")
         return {name: value_at(decoded.columns[name], at) for name in names}
+
+    def row_group(self, path: str, known: KnownTable, group: int) -> DecodedGroup | Exception:
+        """Return the rows of a row group, or its error; no file is opened if it is cached."""
+        with self.lock:
+            if (decoded := self.groups.get((path, group))) is not None:
+                self.groups.move_to_end((path, group))
+                return decoded
+        with opened(path, self.storage) as file:
+            if file.status() != known.status:
+                raise DataLossError(f"{without_query(path)}: the file has changed since its end was read")
+            return self.group(file, path, known, group)
 
     def all_columns(self, path: str) -> list[Mapping[str, Any]]:
         """Return the columns of each row group of a file."""
@@ -266,7 +271,7 @@ class FrameReader:
         for name, places in windows.items():
             for place in places:
                 needs.setdefault(place, {})["timestamp" if name in self.episodes.cameras else name] = None
-        found = self.tables.pick(path, begin, needs)
+        found = {one: self.tables.values(path, begin + one, names) for one, names in needs.items()}
         place = int(found[frame]["episode_index"]), int(found[frame]["frame_index"])
         if place != (number := int(self.episodes.numbers[episode]), frame):
             raise DataLossError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,9 @@ from asyncdata.testing import check_resumes
 from tests.data.write_lerobot import FOLDER, LENGTHS, SELECTIONS, TASKS
 from tests.marks import first_by_default
 from tests.reference import Failed
-from tests.running import WAYS
+from tests.remote.web import web
+from tests.running import WAYS, results
+from tests.videos import write_video
 
 pytestmark = pytest.mark.formats
 
@@ -73,3 +76,104 @@ def test_any_frame_in_any_order(way: Any) -> None:
 def test_resumes() -> None:
     check_resumes(lambda: ad.LeRobotDataset(FOLDER, episodes=[2, 0], columns=["index", TOP]), places=5)
     check_resumes(lambda: ad.LeRobotDataset(FOLDER, columns=["index"], num_parallel_reads=2).shuffle(seed=2), places=3)
+
+
+def test_a_folder_that_was_moved(folder: Path, tmp_path: Path) -> None:
+    with ad.LeRobotDataset(folder, columns=["index"]).shuffle(seed=1).iterate() as frames:
+        before = places([next(frames) for _ in range(5)])
+        state = frames.state_dict()
+    (tmp_path / "elsewhere").mkdir()
+    moved = folder.rename(tmp_path / "elsewhere" / "mine")
+    again = ad.LeRobotDataset(moved, columns=["index"]).shuffle(seed=1)
+    assert sorted([*before, *places(again.iterate(state=state))]) == [*range(COUNT)]
+    info = json.loads((moved / "meta" / "info.json").read_text())
+    (moved / "meta" / "info.json").write_text(json.dumps({**info, "total_episodes": 1}))
+    with pytest.raises(ad.DataLossError, match=r"mine: meta/episodes has 2 episodes, meta/info\.json 1"):
+        ad.LeRobotDataset(moved)
+    (moved / "meta" / "info.json").write_text(json.dumps(info))
+    with pytest.raises(ad.ResumeError, match="range|33"):
+        list(ad.LeRobotDataset(moved, episodes=[0, 1], columns=["index"]).iterate(state=state))
+
+
+def test_in_a_process_of_its_own() -> None:
+    ds = ad.LeRobotDataset(FOLDER, episodes=[3]).with_options(ad.Options(placement="process"))
+    assert places(ds) == [*range(COUNT - LENGTHS[3], COUNT)]
+
+
+def test_damaged_files_are_errors_in_their_places(folder: Path) -> None:
+    ds = ad.LeRobotDataset(folder, columns=["index", TOP])
+    first, lost = sum(LENGTHS[:2]), Failed("DataLossError")
+    content, expected = (folder / VIDEO).read_bytes(), np.moveaxis(values()[f"all {TOP}"], 1, -1)
+    for size in range(0, len(content) - 200, 97):
+        (folder / VIDEO).write_bytes(content[:size])
+        found = results(ad.LeRobotDataset(folder, columns=["index", TOP]))
+        assert len(found) == COUNT
+        assert places(found[:first]) == [*range(first)]
+        assert found[-1] == lost
+        for place, one in enumerate(found):
+            assert one == lost or np.array_equal(one[TOP], expected[place])
+    (folder / VIDEO).unlink()
+    assert places(results(ds)) == [*range(first), *[Failed("FileNotFoundError")] * (COUNT - first)]
+    (folder / VIDEO).write_bytes((folder / VIDEO.with_name("file-000.mp4")).read_bytes())  # of other episodes
+    assert places(results(ad.LeRobotDataset(folder, columns=["index"]))) == [*range(COUNT)]
+    table = folder / "data" / "chunk-000" / "file-001.parquet"
+    table.write_bytes(table.read_bytes()[:-5])
+    assert places(results(ad.LeRobotDataset(folder, columns=["index"]))) == [*range(first), *[lost] * (COUNT - first)]
+    shutil.copy(table.with_name("file-000.parquet"), table)
+    with pytest.raises(
+        ad.DataLossError, match=r"row 0 is frame 0 of episode 0, and by .*meta/episodes frame 0 of epis"
+    ):
+        ad.LeRobotDataset(folder, columns=["index"])[first]
+
+
+def test_a_frame_that_the_video_does_not_have(folder: Path) -> None:
+    write_video(folder / VIDEO, range(0, 30, 2), rate=10)
+    found = results(ad.LeRobotDataset(folder, episodes=[2], columns=["index", TOP]))
+    assert places(found) == [19, Failed("DataLossError"), 21, Failed("DataLossError"), 23]
+    with pytest.raises(ad.DataLossError, match=r"nearest to 0\.1 s is at 0.*, further away than tolerance_s=0\.0001"):
+        ad.LeRobotDataset(folder, episodes=[2])[1]
+    assert places(results(ad.LeRobotDataset(folder, episodes=[2], tolerance_s=0.11))) == [*range(19, 24)]
+
+
+def test_on_a_web_server() -> None:
+    with web() as server:
+        for path in filter(Path.is_file, FOLDER.rglob("*")):
+            url = server.put(f"mine/{path.relative_to(FOLDER)}", path.read_bytes())
+        root = f"{url.partition('/mine')[0]}/mine"
+        ds = ad.LeRobotDataset(root, columns=["index", TOP], num_parallel_reads=2)
+        assert places(ds) == [*range(COUNT)]
+        expected = values()[f"all {TOP}"]
+        frame = ds.shuffle(seed=1).take(1).get_single_element()
+        assert np.array_equal(frame[TOP], np.moveaxis(expected[int(frame["index"])], 0, -1))
+        check_resumes(lambda: ad.LeRobotDataset(root, columns=["index", TOP]), places=2)
+        server.put(f"mine/{VIDEO}", (FOLDER / VIDEO).read_bytes()[:500])
+        found = places(results(ad.LeRobotDataset(root, columns=["index", TOP])))
+        assert found == [*range(19), *[Failed("DataLossError")] * (COUNT - 19)]
+
+
+def test_what_is_refused(folder: Path) -> None:
+    for how, message in [
+        ({"episodes": [4]}, r"episodes=\) must be numbers of episodes, of which there are 4, got \[4\]"),
+        ({"episodes": 2}, "must be numbers of episodes"),
+        ({"columns": ["word"]}, r"columns=\): there is no feature 'word', the features are \['observation.state'"),
+        ({"columns": TOP}, "must be a list of names"),
+        ({"delta_timestamps": {"word": [0]}}, "there is no feature 'word'"),
+        ({"delta_timestamps": {TOP: [0, 0.15]}}, "must be multiples of 0.1 s, as the folder has 10 frames per second"),
+        ({"delta_timestamps": {TOP: []}}, r"got \[\]"),
+    ]:
+        with pytest.raises(ad.PlanError, match=rf"LeRobotDataset\(.*{message}"):
+            ad.LeRobotDataset(FOLDER, **how)
+    info = folder / "meta" / "info.json"
+    content = info.read_text()
+    info.write_text(content.replace("v3.0", "v2.1"))
+    with pytest.raises(ad.PlanError, match=r"has the format v2.1, and v3.0 is read: convert it with lerobot"):
+        ad.LeRobotDataset(folder)
+    info.write_text(content.replace("data/chunk", "../data/chunk"))
+    with pytest.raises(ad.DataLossError, match="outside of the folder"):
+        ad.LeRobotDataset(folder)
+    info.write_text("[]")
+    with pytest.raises(ad.DataLossError, match=r"info.json: it is no index of LeRobot"):
+        ad.LeRobotDataset(folder)
+    with pytest.raises(FileNotFoundError) as missing:
+        ad.LeRobotDataset(folder / "none")
+    assert "a folder of LeRobot has a file meta/info.json" in missing.value.__notes__[0]
