@@ -25,6 +25,7 @@ from asyncdata.formats.tfrecord import frame
 from asyncdata.sources.listing import Listing
 from asyncdata.web.queued import Queued
 from tests import reference
+from tests.lerobot import write_lerobot
 from tests.litdata import lit_chunk, write_index
 from tests.mds import mds_shard
 from tests.queues import ListQueue
@@ -184,6 +185,9 @@ def add_chunks(made: Folder) -> None:
     made.add("c.lit", lit_chunk(rows[:8])[:-5], reference.lit_samples)
     write_index(made.path, {"a.lit": 23, "b.lit": 9, "missing.lit": 1, "c.lit": 8})
 
+
+EPISODES = [4, 2, 3]
+"""The frames of each episode."""
 
 TFDS = [range(7), range(7, 12), range(15, 18), range(20, 24)]
 """The numbers in the shards that are there."""
@@ -384,6 +388,33 @@ def samples_of_tfds(draw: st.DrawFn) -> FileSource:
     return FileSource(f"tfds({split}, {index=})", lambda: ad.TfdsDataset(path, split, index=index), found[split])
 
 
+@cache
+def robot() -> Path:
+    """Write a folder of LeRobot, once; the file of its second episode is missing."""
+    made = write_lerobot(scratch() / "robot", EPISODES, camera=False)
+    (made / "data" / "chunk-000" / "file-001.parquet").unlink()
+    return made
+
+
+def frames_of_lerobot(draw: st.DrawFn) -> FileSource:
+    """Some episodes of a folder, with a window of their numbers."""
+    chosen, reads = draw(st.sampled_from([[0, 1, 2], [2, 0], [1]])), draw(st.sampled_from([None, 2]))
+    deltas, columns = {"number": [-0.1, 0, 0.1]}, ["number", "frame_index"]
+    found: list[Any] = []
+    for episode in chosen:
+        begin, length = sum(EPISODES[:episode]), EPISODES[episode]
+        for number in range(length):
+            places = range(number - 1, number + 2)
+            row = {"number": np.array([begin + min(max(one, 0), length - 1) for one in places], np.int32)}
+            pad = np.array([not 0 <= one < length for one in places])
+            found.append({**row, "frame_index": np.int64(number), "number_is_pad": pad})
+        if episode == 1:
+            found[-length:] = [Failed("FileNotFoundError")] * length
+    return FileSource(
+        f"lerobot({chosen}, {reads})", lambda: ad.LeRobotDataset(robot(), chosen, deltas, columns, reads), found
+    )
+
+
 def chunks_of_litdata(draw: st.DrawFn) -> FileSource:
     """What is in a folder of chunks."""
     how = draw(st.sampled_from([{}, {"index": True}, {"num_parallel_reads": 2}, {"buffer_size": 37}]))
@@ -421,6 +452,9 @@ OTHERS: dict[str, Callable[[st.DrawFn], FileSource]] = {
     "queued": queued_messages,
 }
 """What is read otherwise than by a list of paths."""
+
+if importlib.util.find_spec("pyarrow"):
+    OTHERS["lerobot"] = frames_of_lerobot
 
 if importlib.util.find_spec("fsspec"):  # of the extra `remote`, which `test` has
     OTHERS["pages"] = listed_pages

@@ -66,6 +66,7 @@ FILE_LABELS = {
     "mds": "MdsDataset(",
     "tokens": "TokenDataset(",
     "tensors": "SafetensorsDataset(",
+    "lerobot": "LeRobotDataset(",
     "litdata": "LitDataset(",
     "tfds": "TfdsDataset(",
     "fixed": "FixedLengthRecordDataset(",

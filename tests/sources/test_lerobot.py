@@ -13,11 +13,12 @@ import pytest
 import asyncdata as ad
 from asyncdata.testing import check_resumes
 from tests.data.write_lerobot import FOLDER, LENGTHS, SELECTIONS, TASKS
+from tests.lerobot import CAMERA, write_lerobot
 from tests.marks import first_by_default
 from tests.reference import Failed
 from tests.remote.web import web
 from tests.running import WAYS, results
-from tests.videos import write_video
+from tests.videos import number_in, write_video
 
 pytestmark = pytest.mark.formats
 
@@ -177,3 +178,23 @@ def test_what_is_refused(folder: Path) -> None:
     with pytest.raises(FileNotFoundError) as missing:
         ad.LeRobotDataset(folder / "none")
     assert "a folder of LeRobot has a file meta/info.json" in missing.value.__notes__[0]
+
+
+@pytest.mark.slow
+def test_an_hour_of_video(tmp_path: Path) -> None:
+    """One episode is so long that the rounding of its times as float32 is above the tolerance."""
+    fps, lengths = 5, [12_000, *[300] * 20]
+    write_lerobot(tmp_path, lengths, fps, preset="ultrafast", gop=20)
+    ds = ad.LeRobotDataset(tmp_path, delta_timestamps={CAMERA: [-1, 0, 0.2]}, num_parallel_reads=2)
+    assert len(ds) == sum(lengths) == 3600 * fps
+    chosen = [*range(11_990, 12_010), *map(int, ds.shuffle(seed=1).take(200).map(lambda frame: frame["number"]))]
+    for number in chosen:
+        frame = ds[number]
+        end = 12_000 if number < 12_000 else number // 300 * 300 + 300
+        begin = 0 if number < 12_000 else end - 300
+        wanted = [min(max(number + delta, begin), end - 1) for delta in (-5, 0, 1)]
+        assert frame["number"] == number
+        assert [*map(number_in, frame[CAMERA])] == [one % 50 for one in wanted]
+        assert frame[f"{CAMERA}_is_pad"].tolist() == [not begin <= number + delta < end for delta in (-5, 0, 1)]
+    with ds.skip(15_000).iterate() as frames:
+        assert [int(next(frames)["number"]) for _ in range(20)] == [*range(15_000, 15_020)]
