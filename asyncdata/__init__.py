@@ -75,6 +75,7 @@ if TYPE_CHECKING:
         WorkerCrashed,
     )
     from asyncdata.executors.retry import with_retries, with_timeout
+    from asyncdata.formats.audio import decode_audio
     from asyncdata.formats.images import decode_image
     from asyncdata.formats.tf_example import (
         FixedLenFeature,
@@ -169,6 +170,7 @@ __all__ = (
     "WorkerCrashed",
     "ZarrDataset",
     "checkpoint",
+    "decode_audio",
     "decode_example",
     "decode_image",
     "decode_video_clip",
@@ -208,6 +210,7 @@ MODULES: Final = {
         "WorkerCrashed",
     ),
     "executors.retry": ("with_retries", "with_timeout"),
+    "formats.audio": ("decode_audio",),
     "formats.images": ("decode_image",),
     "formats.tf_example": (
         "FixedLenFeature",

@@ -206,7 +206,8 @@ VECTORS = frozenset(
 """The methods that need elements with rows."""
 
 PATHS = frozenset(
-    {"path", "record", "records", "filename", "filenames", "file_pattern", "folder", "channel", "url", "CacheDir"}
+    {"path", "record", "records", "filename", "filenames", "file_pattern", "folder", "channel", "contents", "url"}
+    | {"CacheDir"}
 )
 """The parameters that take a path, in which what looks like an option is a part of a name."""
 
@@ -273,6 +274,7 @@ CALLS: dict[str, dict[str, Any]] = {
     "VarLenFeature": {"dtype": "int64"},
     "WebDataset": NAMES,
     "ZarrDataset": {"filename": "missing", "storage_options": PROMPT},
+    "decode_audio": {"contents": b""},
     "decode_example": {"serialized": b""},
     "decode_image": {"contents": b""},
     "decode_video_clip": {"contents": b""},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 from collections.abc import Generator, Iterator, Sequence
@@ -13,10 +14,10 @@ from typing import Any, Final, Self, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from asyncdata.errors import DataLossError, PlanError, StructureError
+from asyncdata.errors import AsyncDataError, DataLossError, PlanError, StructureError
 from asyncdata.system.optional_packages import require
 
-__all__ = ("EXACT", "Pixels", "Video", "decode_video_clip", "explain_damage", "opened_media")
+__all__ = ("EXACT", "STRICT", "Pixels", "Video", "decode_video_clip", "explain_damage", "opened_media")
 
 METHOD: Final = "decode_video_clip"
 
@@ -27,6 +28,9 @@ EXACT: Final = 1e-4
 
 BACK: Final = 0.5
 """Seconds to seek further back, doubled each time, if the frames at the place found come after the one sought."""
+
+STRICT: Final = {"err_detect": "crccheck+explode"}
+"""Options of a decoder that have it raise where it would conceal damage."""
 
 
 def decode_video_clip(
@@ -70,8 +74,12 @@ def numbers_in(frames: Any) -> npt.NDArray[np.int64]:
 def opened_media(contents: bytes | str | os.PathLike[str]) -> Generator[tuple[Any, str]]:
     """Open the bytes of a file, or the file at a path; give it, and a name for messages."""
     if isinstance(contents, (str, os.PathLike)):
-        with open(contents, "rb") as file:
-            yield file, os.fspath(contents)
+        if "://" in (path := os.fspath(contents)):
+            raise PlanError(
+                f"a path on this machine or the bytes of a file are decoded, got {path!r}: read_file reads it"
+            )
+        with open(path, "rb") as file:
+            yield file, path
     else:
         yield io.BytesIO(contents), f"{len(contents)} bytes"
 
@@ -82,8 +90,12 @@ def explain_damage(name: str, method: str = METHOD) -> Generator[None]:
     av = require("av", method, "av")
     try:
         yield
-    except av.FFmpegError as error:
-        raise DataLossError(f"{name}: it cannot be decoded: {error.strerror or error}") from None
+    except AsyncDataError:
+        raise
+    except (av.FFmpegError, ValueError, OSError) as error:
+        if isinstance(error, OSError) and not isinstance(error, av.FFmpegError) and error.errno != errno.EINVAL:
+            raise  # of the file; a place that is none, where a damaged file sends FFmpeg, is EINVAL or a ValueError
+        raise DataLossError(f"{name}: it cannot be decoded: {getattr(error, 'strerror', None) or error}") from None
 
 
 class Video:
@@ -100,7 +112,7 @@ class Video:
             if self.stream.codec_context is None:
                 raise DataLossError(f"{name}: it has a codec without a decoder")
             self.stream.codec_context.thread_count = 1
-            self.stream.codec_context.options = {"err_detect": "explode"}
+            self.stream.codec_context.options = {**STRICT}
         self.base = float(self.stream.time_base)
         self.begin = float((self.stream.start_time or 0) * self.base)
         self.frames: Iterator[Any] = self.container.decode(self.stream)

@@ -152,8 +152,11 @@ class VideoFile(io.RawIOBase):
         return self._at
 
     def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
-        self._at = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._status.size}[whence]
-        return self._at
+        at = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._status.size}[whence]
+        if at < 0:
+            raise ValueError(f"there is no byte {at}")
+        self._at = at
+        return at
 
     def read(self, size: int = -1, /) -> bytes:
         size = self._status.size - self._at if size < 0 else size

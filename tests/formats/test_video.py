@@ -103,7 +103,7 @@ def test_damaged_videos_are_errors(tmp_path: Path) -> None:
     flipped = [content[:at] + bytes([content[at] ^ 0xFF]) + content[at + 1 :] for at in range(0, len(content), 97)]
     for damaged, most in ((cut, 0), (flipped, 2)):  # MP4 has no checksums
         found = [clip_or_error(one) for one in damaged]
-        assert sum(one is None for one in found) > len(found) * 0.7
+        assert sum(one is None for one in found) > len(found) * 0.5
         assert sum(one is not None and not np.array_equal(one, whole) for one in found) <= most
     with pytest.raises(ad.DataLossError, match="9 bytes: it cannot be decoded: Invalid data found"):
         ad.decode_video_clip(b"no video!")
