@@ -22,6 +22,7 @@ from asyncdata.transforms.prefetch import Prefetch
 if TYPE_CHECKING:
     from asyncdata.dataset import Dataset
     from asyncdata.transforms.fields import Field
+    from asyncdata.transforms.join import How, On
 
 __all__ = ("Transformations", "dataset_for")
 
@@ -448,6 +449,31 @@ class Transformations(Grouping[T_co]):
         other = dataset_for("concatenate", dataset)
         check_structures("concatenate", {"the first": self._plan.signature, "the second": other.plan.signature})
         return self._next(Concatenate(self._plan, other.plan), self._options.merge(other.options()), other)
+
+    def join(self, dataset: Dataset[U], on: On | tuple[On, On], how: How = "inner") -> Dataset[tuple[T_co, Any]]:
+        """Pair each element with the element of `dataset` that has the same key: `(element, other)`, in this order.
+
+        `on` is a field of the elements (a key of a dict, a place in a tuple) or a function that returns the key; or two
+        of these, the second for `dataset`. Keys are numbers, strings, bytes, arrays, `None`, and tuples and dicts of
+        these. An element without a match is left out; with `how="left"` it is paired with `None`; with `how="exact"` it
+        is a `KeyError` in its place.
+
+        `dataset` must have random access, as files with `index=True` have. Its elements are read once for their keys;
+        of each 16 bytes are held, for more than 4 million keys in a temporary file. Matches are read by number, for
+        each block of elements together. Two elements of `dataset` with the same key are a `PlanError` in the loop; in
+        this dataset any number may have the same key. A state has this dataset's position, and a hash of the keys of
+        `dataset`: a run that resumes with other keys there is a `ResumeError`.
+
+        >>> import asyncdata as ad
+        >>> images = ad.Dataset.from_tensor_slices({"id": ["b", "x", "a"], "size": [1, 2, 3]})
+        >>> texts = ad.Dataset.from_tensor_slices({"id": ["a", "b"], "text": ["ant", "bee"]})
+        >>> list(images.join(texts, on="id").map(lambda image, text: (text["text"], int(image["size"]))))
+        [('bee', 1), ('ant', 3)]
+        """
+        from asyncdata.transforms.join import Join
+
+        other = dataset_for("join", dataset)
+        return self._next(Join.of(self._plan, other.plan, on, how), self._options.merge(other.options()), other)
 
     def shuffle(
         self, buffer_size: int | None = None, seed: int | None = None, reshuffle_each_iteration: bool | None = None

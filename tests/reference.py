@@ -893,6 +893,21 @@ def zip_(*inputs: Elements) -> Iterator[Any]:
         yield next((part for part in failures if part.of_source), failures[0]) if failures else parts
 
 
+def join(
+    elements: Elements, others: Elements, key: Callable[..., Any], other_key: Callable[..., Any], how: str
+) -> Iterator[Any]:
+    """Pairs with the element of the same key; without one an element is dropped, paired with None, or an error."""
+    table = {other_key(other): other for other in others}
+    for element in elements:
+        found = call(key, element)
+        if isinstance(found, Failed):
+            yield found
+        elif found in table or how == "left":
+            yield element, table.get(found)
+        elif how == "exact":
+            yield failed(KeyError())
+
+
 def concatenate(first: Elements, second: Elements) -> Iterator[Any]:
     return itertools.chain(first, second)
 

@@ -29,6 +29,7 @@ from asyncdata.transforms.flat_map import FlatMap
 from asyncdata.transforms.group_by_reducer import GroupByReducer
 from asyncdata.transforms.group_by_window import Groups
 from asyncdata.transforms.interleave import Interleave
+from asyncdata.transforms.join import Join
 from asyncdata.transforms.map import Map
 from asyncdata.transforms.pack_sequences import PackSequences
 from asyncdata.transforms.prefetch import Prefetch
@@ -57,7 +58,7 @@ WHEREVER: Final = ("turn", "tokens", "padding", "state", "ticket")
 NAMES: Final = ("file", "record", "source", "index", "dataset", "inside", "row", *WHEREVER)
 """What `locate` says of a record that can be left out."""
 
-NOT_BY_NUMBER: Final = (Unbatch, Zip, Cache, Choose)
+NOT_BY_NUMBER: Final = (Unbatch, Zip, Join, Cache, Choose)
 """Steps whose tickets do not end with the number of a record in its source."""
 
 
@@ -104,9 +105,10 @@ def placed_in(node: Node, wanted: Sequence[Record], keep_steps: bool) -> Node:
         raise PlanError(
             f"{node.label()} stores batches, from which single records cannot be left out: put it before batch()"
         )
-    if isinstance(node, Zip):
+    if isinstance(node, (Zip, Join)):
+        name = "zip" if isinstance(node, Zip) else "join"
         raise PlanError(
-            f"{node.label()} pairs batches, so a record that is left out of one would move the rest: batch after zip"
+            f"{node.label()} pairs batches, so a record that is left out of one would move the rest: batch after {name}"
         )
     if keep_steps and isinstance(node, GROUPING) and not depth_of(node.inputs[0]) and not isinstance(node, Batch):
         raise PlanError(f"exclude(keep_steps=True) leaves holes in batches, which {node.label()} does not know")

@@ -30,6 +30,7 @@ from asyncdata.transforms.global_shuffle import Permute
 from asyncdata.transforms.group_by_window import Groups
 from asyncdata.transforms.ignore_errors import IgnoreErrors
 from asyncdata.transforms.interleave import Interleave
+from asyncdata.transforms.join import Join
 from asyncdata.transforms.map import Map
 from asyncdata.transforms.map_batches import MapBatches
 from asyncdata.transforms.pack_sequences import PackSequences, is_cut
@@ -165,6 +166,14 @@ def of_all_inputs(node: Zip, ticket: Ticket) -> Iterator[Record]:
         yield from marked(located(part, inner), dataset=place)
 
 
+def of_pair(node: Join, ticket: Ticket) -> Iterator[Record]:
+    """Yield the records of an element, and of what matches it."""
+    own, other = ticket
+    yield from marked(located(node.input, own), dataset=0)
+    if other is not None:
+        yield from marked(located(node.other, other), dataset=1)
+
+
 def numbered(node: Any, ticket: Ticket) -> Iterator[Record]:
     return located(node.input, ticket[1])
 
@@ -248,6 +257,7 @@ READERS: Final[tuple[tuple[Any, Callable[[Any, Ticket], Iterator[Record]]], ...]
     ((Repeat, ShuffleRepeat), in_turn),
     ((Concatenate, Sample, Choose), of_inputs),
     (Zip, of_all_inputs),
+    (Join, of_pair),
     (Enumerate, numbered),
     ((FlatMap, Interleave), inside),
     ((Cache, FileCache), cached),

@@ -142,6 +142,7 @@ def examples(folder: Path) -> dict[str, ad.Dataset[Any]]:
         "Interleave": RANGE.interleave(number, cycle_length=2),
         "Items": ad.Dataset.from_iterable(["a", "b"]),
         "Iterated": ad.Dataset.from_iterable({1, 2}),
+        "Join": RANGE.join(RANGE, number),
         "JsonLinesFile": ad.JsonLinesDataset(path),
         "KeyWindows": RANGE.group_by_window(number, pair, window_size=2),
         "LanceMatches": ad.Dataset(LanceMatches("a.lance", lance_table(), filters="x > 3")),

@@ -973,6 +973,21 @@ def zip_(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
     )
 
 
+def join(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
+    step, how = draw(counts(2, 1, 3)), draw(st.sampled_from(["inner", "left", "exact"]))
+    key = draw(st.sampled_from([functions.number, functions.fail_sometimes_class, functions.awaited(functions.number)]))
+    others = ad.Dataset.range(96, -1, -step).map(functions.named)
+    plain = functions.number if asyncio.iscoroutinefunction(key) else key
+    joined = pipe.then(
+        f"join(range(96, -1, {-step}).map(named), ({key.__name__}, 'value'), {how})",
+        lambda ds: ds.join(others, (key, "value"), how),
+        lambda epoch: reference.join(
+            pipe.meaning(epoch), map(functions.named, range(96, -1, -step)), plain, lambda other: other["value"], how
+        ),
+    )
+    return replace(joined, counted=pipe.counted and how != "inner")
+
+
 def alike(*pipes: Pipeline) -> bool:
     """Whether elements may be of one structure and dtype: what is known to be of different ones is refused."""
     try:
@@ -1109,6 +1124,7 @@ UNORDERED_STEPS: tuple[Step, ...] = (
     ignore_errors,
     rate_limit,
     rejection_resample,
+    join,
 )
 """What may follow where order is not promised: the elements that come out depend on no order."""
 
@@ -1152,7 +1168,7 @@ GROWING_STEPS: tuple[Step, ...] = (
 
 ALL_STEPS: tuple[Step, ...] = (
     *(*ORDERED_STEPS, *GROWING_STEPS, *GROUPING_STEPS),
-    *(interleave, zip_, unbatch, choose_from_datasets),
+    *(interleave, zip_, join, unbatch, choose_from_datasets),
 )
 
 

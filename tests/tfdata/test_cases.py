@@ -62,6 +62,7 @@ def test_every_transformation_of_tensorflow_has_cases() -> None:
     own = {
         "balance",
         "distinct",
+        "join",
         "pack_sequences",
         "bucket_by_token_count",
         "rate_limit",
