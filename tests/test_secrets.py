@@ -150,6 +150,7 @@ METHODS: dict[str, dict[str, Any]] = {
     "group_by_window": {"key_func": same, "reduce_func": first_of, "window_size": 3},
     "head": {},
     "ignore_errors": {"log_warning": True},
+    "join": {"dataset": numbers(), "on": abs},
     "interleave": {"map_func": dataset_of},
     "iterate": {},
     "list_files": {"file_pattern": "missing*", "storage_options": PROMPT},

@@ -38,8 +38,8 @@ class KeyIndex:
         self.rows = rows
         digest = blake2b(digest_size=8)
         for start in range(0, len(rows), PART):
-            digest.update(np.ascontiguousarray(hashes[start : start + PART]))
-            digest.update(np.ascontiguousarray(rows[start : start + PART]))
+            digest.update(hashes[start : start + PART].tobytes())
+            digest.update(rows[start : start + PART].tobytes())
         self.digest = f"{len(rows)} {digest.hexdigest()}"
         """Which keys are in which rows, as a state has it."""
 
@@ -57,8 +57,8 @@ class KeyIndex:
         for start in range(0, len(self.hashes), PIECE):
             some = self.hashes[start : start + PIECE + 1]
             same = np.flatnonzero(some[1:] == some[:-1])
-            for value in np.unique(some[same]):
-                first, last = (int(np.searchsorted(self.hashes, value, side)) for side in ("left", "right"))
+            for value in np.unique(some[same]).tolist():
+                first, last = (int(np.searchsorted(self.hashes, np.uint64(value), side)) for side in ("left", "right"))
                 if first >= start or start == 0:
                     yield self.rows[first:last]
 
@@ -92,8 +92,9 @@ class KeyIndexWriter:
 
     def finish(self) -> KeyIndex:
         """Return the index."""
+        self.held.append(np.empty(0, ENTRY))
         if not self.files:
-            return KeyIndex(*in_order(np.concatenate(self.held) if self.held else np.empty(0, ENTRY)))
+            return KeyIndex(*in_order(np.concatenate(self.held)))
         self.spill()
         with spill_file() as file:
             file.truncate(ENTRY.itemsize * self.size)

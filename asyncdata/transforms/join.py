@@ -8,6 +8,9 @@ from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Any, Final, Literal, cast, final
 
+import numpy as np
+import numpy.typing as npt
+
 from asyncdata.errors import PlanError, ResumeError
 from asyncdata.executors.function_call import noted
 from asyncdata.executors.scope import Scope
@@ -228,12 +231,11 @@ class Join(Node):
         """Return the pairs of a block of elements with their keys."""
         places = [place for place, item in enumerate(block.items) if type(item) is not Failure]
         rows, owners = index.find([key_hash(block.items[place][0]) for place in places])
-        order = rows.argsort(kind="stable")  # near ones are read together
+        order: npt.NDArray[np.intp] = rows.argsort(kind="stable")  # near ones are read together
         numbers: list[int] = rows[order].tolist()
         matches: dict[int, tuple[int, Any]] = {}
-        for number, owner, other in zip(
-            numbers, owners[order].tolist(), await self.others_at(scope, numbers), strict=True
-        ):
+        owned: list[int] = owners[order].tolist()
+        for number, owner, other in zip(numbers, owned, await self.others_at(scope, numbers), strict=True):
             place = places[owner]
             if type(other) is Failure:  # which may have the key
                 matches.setdefault(place, (number, other))

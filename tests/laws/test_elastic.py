@@ -100,6 +100,7 @@ DEALT_STEPS: tuple[Step, ...] = (
         pipelines.flat_map,
         pipelines.interleave,
         pipelines.ignore_errors,
+        pipelines.join,
         pipelines.group_all,
     ),
 )

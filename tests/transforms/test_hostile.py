@@ -117,6 +117,7 @@ TABLE: dict[str, tuple[Callable[[ad.Dataset[Any]], ad.Dataset[Any]], ...]] = {
         lambda ds: ds.group_by_window(itself, lambda _, window: window.batch(2), 2),
         lambda ds: ds.group_by_window(lambda _: 0, lambda _, window: window.batch(2), 2),
     ),
+    "join": (lambda ds: ds.join(RANGE, itself).map(lambda _, other: other),),
     "ignore_errors": (lambda ds: ds.batch(2).ignore_errors(),),
     "interleave": (lambda ds: ds.interleave(lambda x: ad.Dataset.from_iterable([x])),),
     "map": (
@@ -196,6 +197,7 @@ EXACT = {
     "distinct": "0 1 ! 3 4 5",
     "enumerate": "(0,0) (1,1) (2,*) (3,3) (4,4) (5,5)",
     "interleave": "0 1 * 3 4 5",
+    "join": "0 1 ! 3 4 5",
     "prefetch": "0 1 * 3 4 5",
     "rate_limit": "0 1 * 3 4 5",
     "repeat": "0 1 * 3 4 5 0 1 * 3 4 5",
