@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
+import struct
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -13,7 +14,7 @@ from typing import Any
 
 import pytest
 
-__all__ = ("Gate", "virtual_pauses")
+__all__ = ("Gate", "SaslGate", "virtual_pauses")
 
 
 class Gate:
@@ -94,6 +95,7 @@ class Gate:
             if self.is_open:
                 far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self.target)
                 both.append(far_writer)
+                await self.welcome(reader, writer, far_reader, far_writer)
                 await asyncio.gather(passed(reader, far_writer), passed(far_reader, writer), return_exceptions=True)
                 await asyncio.gather(*[one.wait_closed() for one in both], return_exceptions=True)
         except OSError:
@@ -101,6 +103,56 @@ class Gate:
         finally:
             for one in both:
                 one.transport.abort()
+
+    async def welcome(
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        far_reader: asyncio.StreamReader,
+        far_writer: asyncio.StreamWriter,
+    ) -> None:
+        """Do what comes before all that is passed on; `OSError` refuses the client."""
+
+
+class SaslGate(Gate):
+    """One that asks clients of a Kafka broker for a name and a password (SASL, PLAIN), which the broker cannot do."""
+
+    PLAIN = (b"alice", b"secret")
+
+    async def welcome(
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        far_reader: asyncio.StreamReader,
+        far_writer: asyncio.StreamWriter,
+    ) -> None:
+        while True:
+            request = await frame(reader)
+            kind, _, number, name = struct.unpack_from(">hhih", request)
+            content = request[10 + max(name, 0) :]
+            if kind == 17:  # SaslHandshake
+                writer.write(framed(struct.pack(">ihih", number, 0, 1, 5) + b"PLAIN"))
+            elif kind == 36:  # SaslAuthenticate
+                welcome = tuple(content[4:].split(b"\0")[1:]) == self.PLAIN
+                writer.write(framed(struct.pack(">ihhi", number, 0 if welcome else 58, -1, 0) + bytes(8)))
+                if welcome:
+                    return
+                raise OSError
+            else:  # ApiVersions: which versions of these the client may use
+                far_writer.write(framed(request))
+                writer.write(framed(await frame(far_reader)))
+
+
+async def frame(reader: asyncio.StreamReader) -> bytes:
+    """Read a message of Kafka's protocol."""
+    try:
+        return await reader.readexactly(int.from_bytes(await reader.readexactly(4), "big"))
+    except asyncio.IncompleteReadError:
+        raise OSError from None
+
+
+def framed(message: bytes) -> bytes:
+    return len(message).to_bytes(4, "big") + message
 
 
 async def passed(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -8,6 +8,7 @@ import random
 import shutil
 import ssl
 import subprocess
+import traceback
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
@@ -19,7 +20,7 @@ import asyncdata as ad
 from asyncdata.checkpoint import merge_states
 from asyncdata.web import kafka_topic
 from tests.ports import reserved_ports
-from tests.web.gates import Gate, virtual_pauses
+from tests.web.gates import Gate, SaslGate, virtual_pauses
 from tests.web.queue_servers import KafkaServer, kafka_server
 
 pytestmark = [pytest.mark.web, pytest.mark.usefixtures("nothing_left")]
@@ -206,6 +207,26 @@ def test_a_broker_behind_tls_is_read_with_arguments_of_the_client(tmp_path: Path
             ]
             with pytest.raises(ConnectionError, match="from_kafka"):
                 list(ad.Dataset.from_kafka(server.servers, topic, follow=False))
+        finally:
+            server.kill()
+
+
+def test_a_name_and_a_password_are_given_to_whom_asks_for_them() -> None:
+    with reserved_ports(1) as (port,), SaslGate.before(port) as gate:
+        server = KafkaServer(port, gate.port)
+        client = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "PLAIN"}
+        client |= {"sasl_plain_username": "alice", "sasl_plain_password": "secret"}
+        try:
+            topic = server.topic(client=client)
+            server.send(topic, range(6), client=client)
+            ds = ad.Dataset.from_kafka(server.servers, topic, follow=False, client=client)
+            with ds.iterate() as records:
+                assert sorted(values(records)) == [*range(6)]
+                ad.web.commit_kafka(server.servers, topic, records.state_dict(), "trainers", client=client)
+            wrong = {**client, "sasl_plain_password": "guessed"}
+            with pytest.raises(ConnectionError, match="from_kafka") as caught:
+                list(ad.Dataset.from_kafka(server.servers, topic, follow=False, client=wrong))
+            assert "guessed" not in "".join(traceback.format_exception(caught.value))
         finally:
             server.kill()
 
