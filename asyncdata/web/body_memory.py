@@ -19,6 +19,10 @@ WEIGHTS: Final = {"{": 200, "[": 80, ",": 36, '"': 28, ":": 40, "\n": 36}
 """The bytes of CPython's objects for each character of JSON: a dict, a list, a number with its place in a list, half a
 string, the place of a key and its value, and the item of a line."""
 
+COUNTED: Final = [(character.encode(), weight) for character, weight in WEIGHTS.items()]
+SMALL: Final = 1 << 11
+"""Bytes below which characters are counted one by one: that is faster there."""
+
 TABLE: Final = bytes(WEIGHTS.get(chr(code), 0) // UNIT for code in range(256))
 
 WIDE: Final = re.compile(rb"[\xf0-\xf4]|\\u[dD][89abAB]")
@@ -51,6 +55,8 @@ def bytes_of_messages(items: Sequence[Any]) -> int:
 
 def bytes_of_json(data: bytes) -> int:
     """Return about how many bytes the values take that are parsed from some JSON."""
+    if len(data) < SMALL:
+        return sum(weight * data.count(character) for character, weight in COUNTED) + character_bytes(data) * len(data)
     objects = int(np.frombuffer(data.translate(TABLE), np.uint8).sum(dtype=np.int64))
     return UNIT * objects + character_bytes(data) * len(data)
 

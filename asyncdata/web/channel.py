@@ -157,6 +157,8 @@ def queue_of(channel: Channel) -> ChannelQueue:
 
 def listed(items: Iterable[Any]) -> list[Any]:
     """Return items as a list; `PlanError` for a value that is one item, or a table."""
+    if type(items) is list:
+        return items.copy()
     if is_table(items):
         raise PlanError(
             f"send needs a list of items, got a {type(items).__name__}, which is a list of columns: send its rows, as "

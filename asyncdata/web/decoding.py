@@ -143,7 +143,7 @@ class BodyDecoder:
                 found: list[Any] | None = lines(data)
             except (ValueError, RecursionError):  # the code below names the line
                 found = None
-            if found is not None and len(found) == count:
+            if found is not None and len(found) == count + (not data.endswith(b"\n")):  # none is blank
                 self.items += found
                 self.lines += count
                 return

@@ -305,7 +305,11 @@ def headers_of(scope: Message) -> dict[str, str]:
 
 async def reply_to(send: Send, status: int, reply: dict[str, Any], headers: list[Header], body: RequestBody) -> None:
     """Send a reply of JSON, and end it when the client has had time to read it."""
-    content = json.dumps({name: value for name, value in reply.items() if value is not None}).encode()
+    content = (
+        b'{"accepted": %d}' % reply["accepted"]  # in a tenth of the time
+        if reply.keys() == {"accepted"}
+        else json.dumps({name: value for name, value in reply.items() if value is not None}).encode()
+    )
     await respond(send, status, content, [JSON, *headers], body.more)
     if body.more:
         await body.drain()

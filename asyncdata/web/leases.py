@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import final
 
 from asyncdata.web.decoding import BodyError
@@ -44,16 +44,18 @@ class Leases:
         self.start(name)
         return name
 
-    @contextmanager
-    def using(self, name: str | None, version: int | None) -> Generator[Admission | None]:
-        """Give the admission for what a request sends; it has ended after the block, unless that raises.
+    def using(self, name: str | None, version: int | None) -> AbstractContextManager[Admission | None]:
+        """Give the admission that a request names, if it does; it has ended after the block, unless that raises.
 
         An unknown id gives one that a channel refuses, unless it has taken the request before.
         """
         lease = None if name is None else self.held.get(name)
         if name is None or lease is None:
-            yield None if name is None else Admission(version or 0, refused)
-            return
+            return nullcontext(None if name is None else Admission(version or 0, refused))
+        return self.received_with(name, lease, version)
+
+    @contextmanager
+    def received_with(self, name: str, lease: Lease, version: int | None) -> Generator[Admission]:
         if version not in (None, lease.admission.version):
             raise BodyError(400, f"?version= is {version}, and the admission is of version {lease.admission.version}")
         lease.requests += 1
