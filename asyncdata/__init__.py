@@ -38,8 +38,8 @@ Names in brackets are the files to begin with.
     integrations/     loaders of PyTorch, Lightning, Keras; progress bars
     web/              channels that services fill, streams from elsewhere, and an ASGI application that takes data in
     recorder/         which records made an element, logs of runs, and records left out
-    dataset, tee      the class Dataset, and what its methods are given (dataset_arguments); several consumers of one
-                      iteration
+    dataset, tee      the class Dataset, and what its methods are given (dataset_arguments, source_arguments); several
+                      consumers of one iteration
     readers/          the datasets of files that users see, a file for each format
     experimental      the names of tf.data.experimental
     testing           for tests of users

@@ -14,19 +14,13 @@ import numpy.typing as npt
 from asyncdata.checkpoint import ResumePoint, chosen_seeds, fingerprint, place_of, place_of_origins, plan_of_next_epoch
 from asyncdata.dataset_arguments import (
     MethodOfClass,
-    arguments_of,
-    async_iterable_for,
-    check_generator,
     check_plan,
     check_reduce,
     check_repeatable,
-    iterable_for,
     length,
     named_plans_of,
-    plan_of_source,
     plans_of,
     reduced,
-    signature_for,
     single,
     spec_of_first,
     state_without_epoch,
@@ -351,11 +345,9 @@ class Dataset(Transformations[T_co]):
         >>> list(ad.Dataset.from_generator(squares, args=(4,)))
         [0, 1, 4, 9]
         """
-        from asyncdata.sources.iterators import Generated
+        from asyncdata.source_arguments import generated
 
-        check_generator(generator)
-        declared = signature_for(output_types, output_shapes, output_signature)
-        return Dataset(Generated(generator, arguments_of(args), declared))
+        return Dataset(generated(generator, output_types, output_shapes, args, output_signature))
 
     @staticmethod
     def from_iterable(iterable: Iterable[U]) -> Dataset[U]:
@@ -370,11 +362,11 @@ class Dataset(Transformations[T_co]):
         >>> list(ad.Dataset.from_iterable("abc"))
         ['a', 'b', 'c']
         """
-        from asyncdata.sources.iterators import Iterated
+        from asyncdata.source_arguments import iterated
 
         if isinstance(iterable, Sequence) and not isinstance(iterable, deque):  # which has no slices
             return Dataset(Items(iterable))
-        return Dataset(Iterated(iterable_for(iterable)))
+        return Dataset(iterated(iterable))
 
     @staticmethod
     def from_source(source: Source[U] | Sliced[U], num_parallel_calls: int | None = None) -> Dataset[U]:
@@ -393,6 +385,8 @@ class Dataset(Transformations[T_co]):
         >>> list(ds), ds[1]
         (['a', 'b', 'c'], 'b')
         """
+        from asyncdata.source_arguments import plan_of_source
+
         return Dataset(plan_of_source(source, num_parallel_calls))
 
     @staticmethod
@@ -411,9 +405,9 @@ class Dataset(Transformations[T_co]):
         >>> list(ad.Dataset.from_async_iterable(Ticks()))
         [0, 1, 2]
         """
-        from asyncdata.sources.iterators import AsyncIterated
+        from asyncdata.source_arguments import async_iterated
 
-        return Dataset(AsyncIterated(async_iterable_for(iterable)))
+        return Dataset(async_iterated(iterable))
 
     @staticmethod
     def from_channel(

@@ -42,7 +42,7 @@ LAYERS = (
     ("iterator", "torch", "transformation_arguments"),
     ("grouping", "integrations", "tee", "web"),
     ("demo", "recorder", "transformations"),
-    ("dataset_arguments",),
+    ("dataset_arguments", "source_arguments"),
     ("dataset",),
     ("readers", "testing"),
     ("cli", "experimental"),
