@@ -26,11 +26,7 @@ A = TypeVar("A", bound=npt.NDArray[Any])
 
 def is_unchanging(value: Any) -> bool:
     """Return whether several readers may share one value that `isolate` returned, as none can change its parts."""
-    return isinstance(value, CONSTANT) or is_plain_array(value)
-
-
-def is_plain_array(value: Any) -> bool:
-    return isinstance(value, np.ndarray) and cast("Any", value).dtype != object
+    return isinstance(value, CONSTANT) or (isinstance(value, np.ndarray) and cast("Any", value).dtype != object)
 
 
 def are_of(values: Iterable[Any], kinds: tuple[type[Any], ...]) -> bool:

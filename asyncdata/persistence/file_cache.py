@@ -316,7 +316,7 @@ class FileCache(Unary):
             async for found in source:
                 records: list[Any] = [*found.elements]
                 head, first = number < 0, max(0, number)
-                tail = len(records) > head and is_mark(records[-1])
+                tail = len(records) > head and isinstance(last := records[-1], bytes) and last.startswith((HEAD, TAIL))
                 part = self.elements(path, records[head : len(records) - tail], first)
                 number = first + len(part)
                 if tail and (short := self.checked(path, records[-1], number)):
@@ -368,10 +368,6 @@ def in_passing(block: Block) -> Block:
     """Return a block with tickets that hold the position of the input."""
     tickets = ChildTickets(FIRST, block.tickets, lambda position: CachePosition(0, position).position())
     return block.ticketed(tickets)
-
-
-def is_mark(record: Any) -> bool:
-    return isinstance(record, bytes) and record.startswith((HEAD, TAIL))
 
 
 def size_of(block: Block) -> int:

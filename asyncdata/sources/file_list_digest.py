@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Any, Final, Self
+from typing import Final, Self
 
 __all__ = ("Files", "label_text", "stamps")
 
@@ -118,13 +118,10 @@ def group_size(count: int) -> int:
     return max(1, -(-count // GROUPS))
 
 
-def hashed(value: Any, size: int) -> str:
-    return blake2b(repr(value).encode(), digest_size=size).hexdigest()
-
-
 def in_groups(files: Sequence[tuple[str, int]], size: int) -> list[str]:
     """Return a short hash for each group of consecutive files."""
-    return [hashed(files[place : place + size], 2) for place in range(0, len(files), size)]
+    groups = [files[place : place + size] for place in range(0, len(files), size)]
+    return [blake2b(repr(group).encode(), digest_size=2).hexdigest() for group in groups]
 
 
 def between(names: Sequence[str], place: int, size: int) -> str:

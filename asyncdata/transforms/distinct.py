@@ -191,7 +191,8 @@ class DistinctStep(Step):
                 self.remember(pair[0])
                 kept.append((place, pair[1]))
         items = [item for _, item in kept]
-        tickets = FirstTickets(block.tickets, [place for place, _ in kept], self, before, failure_places(items))
+        failures = [place for place, item in enumerate(items) if type(item) is Failure]
+        tickets = FirstTickets(block.tickets, [place for place, _ in kept], self, before, failures)
         return Block(items, tickets, block.failed and Failure in set(map(type, items)))
 
     def remember(self, key: bytes) -> None:
@@ -200,11 +201,6 @@ class DistinctStep(Step):
         self.log.append(key)
         if self.max_keys is not None and len(self.known) > self.max_keys:
             self.known.discard(self.log[-self.max_keys - 1])
-
-
-def failure_places(items: list[Any]) -> list[int]:
-    """Return the places of failures."""
-    return [place for place, item in enumerate(items) if type(item) is Failure]
 
 
 @final

@@ -203,13 +203,9 @@ def number_in(record: Record) -> Any:
 def fits(wanted: Record, record: Record) -> bool:
     """Return whether a record is the one that is wanted, whose file may be named without its folder."""
     return all(
-        record.get(name) == value or (name == "file" and is_end_of(value, str(record.get(name))))
+        record.get(name) == value or (name == "file" and str(record.get(name)).endswith((f"/{value}", f"\\{value}")))
         for name, value in wanted.items()
     )
-
-
-def is_end_of(name: str, path: str) -> bool:
-    return path.endswith((f"/{name}", f"\\{name}"))
 
 
 class Passer(Step):
