@@ -26,10 +26,10 @@ def state_before(
     plan: Node, options: Options, record: str | PathLike[str] | None, step: int, epoch: int | None
 ) -> dict[str, Any]:
     """Return the state before a step, as the run that delivered it last had it: see `Dataset.state_before`."""
-    record = options.record if record is None else record
-    if not record:
+    log = options.record if record is None else record
+    if not log:
         raise PlanError("state_before() reads the log of a run: give record=, as in Options(record=)")
-    logs = logs_of(record, plan)
+    logs = logs_of(log, plan)
     run = run_of(logs, step, epoch)
     known = [count for count in run.positions if count <= step]
     if not known:

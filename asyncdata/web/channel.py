@@ -7,7 +7,7 @@ import time
 from collections import deque
 from collections.abc import AsyncIterable, Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager
-from typing import Any, Final, NamedTuple, final
+from typing import Any, Final, NamedTuple, cast, final
 
 from asyncdata.elements.structure import nbytes as weight_of
 from asyncdata.errors import ChannelFull, ClosedError, PlanError
@@ -158,7 +158,7 @@ def queue_of(channel: Channel) -> ChannelQueue:
 def listed(items: Iterable[Any]) -> list[Any]:
     """Return items as a list; `PlanError` for a value that is one item, or a table."""
     if type(items) is list:
-        return items.copy()
+        return cast("list[Any]", items).copy()
     if is_table(items):
         raise PlanError(
             f"send needs a list of items, got a {type(items).__name__}, which is a list of columns: send its rows, as "
