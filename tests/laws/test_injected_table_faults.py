@@ -1,7 +1,7 @@
 """The laws of tables fail if a fault that was once in the code is put back.
 
-Two do not show in random tables: times that need pandas (`tests/sources/test_arrow_types.py`), as that package is
-there, and the spec of nested lists (`tests/elements/test_spec.py`), which are arrays in rows of tables now.
+One does not show in random tables: the spec of nested lists (`tests/elements/test_spec.py`), which are arrays in rows of
+tables now.
 """
 
 # ruff: noqa: SLF001, PLR0124  faults are put into private methods
@@ -245,6 +245,7 @@ FAULTS: dict[str, tuple[Fault, Callable[[], None]]] = {
         as_python("timestamp", which=lambda kind: kind.tz is not None),
         check_values,
     ),
+    "times that pandas makes": (as_python("timestamp", which=lambda kind: kind.unit == "ns"), check_values),
     "filters that statistics decide": (compare_statistics_in_double, check_filters),
     "files of big-endian machines": (forget_the_order_of_bytes, check_values),
     "files of before Arrow 0.15": (refuse_messages_without_a_mark(bare=False), check_values),
