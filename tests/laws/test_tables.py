@@ -74,6 +74,7 @@ def test_what_cannot_be_read_is_an_error_in_its_place_and_all_else_is_given(
     assert pipe.comparable(way(pipe.build())) == pipe.elements()
 
 
+@settings(max_examples=settings().max_examples // 3)
 @given(pipe=st.one_of(refused_sources(["parquet"]), table_sources(["parquet"])))
 def test_no_column_is_looked_at_before_its_file_as_a_whole(pipe: Pipeline) -> None:
     check, look = parquet_groups.check_by_reading, parquet_groups.chunks_of
