@@ -1,7 +1,7 @@
 """The laws of tables fail if a fault that was once in the code is put back.
 
-One does not show in random tables: the spec of nested lists (`tests/elements/test_spec.py`), which are arrays in rows of
-tables now.
+One does not show in random tables: the spec of nested lists (`tests/elements/test_spec.py`), which are arrays in rows
+of tables now.
 """
 
 # ruff: noqa: SLF001, PLR0124  faults are put into private methods
