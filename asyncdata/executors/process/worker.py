@@ -144,8 +144,15 @@ def attend() -> None:
     parent = multiprocessing.parent_process()
     if parent is not None:
         threading.Thread(target=follow, args=(parent,), name="asyncdata-parent", daemon=True).start()
+    if sys.breakpointhook is sys.__breakpointhook__ and "PYTHONBREAKPOINT" not in os.environ:
+        sys.breakpointhook = quit_debugger
     keep_memory_warm()
     seed_process()
+
+
+def quit_debugger(*arguments: object, **named: object) -> None:
+    """Raise what pdb raises where it has no terminal; from Python 3.14 on it ends the process instead."""
+    raise importlib.import_module("bdb").BdbQuit
 
 
 def follow(parent: Any) -> None:
