@@ -87,20 +87,20 @@ class RunPlacement:
         """Return the same with one more map."""
         return replace(self, maps=(*self.maps, replace(node, rows=None)))
 
-    def there(self, plan: Node) -> Node:
+    def plan_elsewhere(self, plan: Node) -> Node:
         """Return the plan that runs instead of a plan."""
         if isinstance(plan, InMemorySource) and not self.maps:  # which is here already
             return plan
-        there = plan
+        whole = plan
         for node in self.maps:  # one after another in the thread of the run
-            there = Map(there, node.functions)
-        reason = reason_to_stay(there)
+            whole = Map(whole, node.functions)
+        reason = reason_to_stay(whole)
         if reason is None:
-            return RemotePlan(there, self.runs, self.chunks)
+            return RemotePlan(whole, self.runs, self.chunks)
         log_once(reason)
-        return self.here(plan)
+        return self.plan_here(plan)
 
-    def here(self, plan: Node) -> Node:
+    def plan_here(self, plan: Node) -> Node:
         """Return the plan that runs instead of a plan in this process."""
         for node in self.maps:
             plan = node.with_inputs(plan)

@@ -100,14 +100,14 @@ class InlineBridge:
     """Runs an iterator that never waits in the engine's own thread, so that no thread has to be woken for its items.
 
     It reads groups of at most `largest` items and of about a millisecond; several in that time if items come quickly.
-    `lay` puts a group into columns, or raises. It has no states.
+    `columns_of` puts a group into columns, or raises. It has no states.
     """
 
     def __init__(
-        self, make: Callable[[], Iterable[Any]], lay: Callable[[list[Any]], ColumnBatch], largest: int
+        self, make: Callable[[], Iterable[Any]], columns_of: Callable[[list[Any]], ColumnBatch], largest: int
     ) -> None:
         self.make = make
-        self.lay = lay
+        self.columns_of = columns_of
         self.largest = largest
         self.pace = ChunkSizer(INLINE_GROUP)
         self.iterable: Iterable[Any] = ()
@@ -150,7 +150,7 @@ class InlineBridge:
         if not found:
             return None
         try:
-            return self.lay(found)
+            return self.columns_of(found)
         except Exception:  # the item is named later
             self.odd = found
             return None
@@ -513,9 +513,9 @@ class LoopBridge(ThreadRequests):
         self.task: asyncio.Task[None] | None = None
         self.signal = LoopSignal(scope.loop, threadsafe=not self.same)
         self.orders = LoopSignal(loop)
-        self.there(self.begin)
+        self.run_on_home(self.begin)
 
-    def there(self, call: Callable[..., None], *args: Any) -> None:
+    def run_on_home(self, call: Callable[..., None], *args: Any) -> None:
         """Run a plain call on the iterator's loop."""
         if self.same:
             call(*args)
@@ -534,7 +534,7 @@ class LoopBridge(ThreadRequests):
         self.scope.owned.adopt(self.task)
 
     def order(self, count: int) -> None:
-        self.there(self.add, count)
+        self.run_on_home(self.add, count)
 
     def add(self, count: int) -> None:
         self.quota += count
@@ -543,7 +543,7 @@ class LoopBridge(ThreadRequests):
 
     def stop(self) -> None:
         self.over = True
-        self.there(self.cancel)
+        self.run_on_home(self.cancel)
 
     def cancel(self) -> None:
         if self.task is not None:

@@ -100,7 +100,7 @@ class AutotunedWorkers(Workers):
         self.retired: list[Workers] = []
         self.coming: tuple[Choice, Workers] | None = None
         workers = self.make_workers(choice := tuning.consider())
-        if not self.there(choice, workers):  # in a fork, where others found it out
+        if not self.have_begun(choice, workers):  # in a fork, where others found it out
             workers = self.make_workers(choice := tuning.fallback)
         self.change(choice, workers)
 
@@ -163,7 +163,7 @@ class AutotunedWorkers(Workers):
             self.watch(self.current)
             return
         workers = self.make_workers(choice) if self.coming is None else self.coming[1]
-        if self.there(choice, workers):
+        if self.have_begun(choice, workers):
             self.coming = None
         elif self.goes_on(choice := self.tuning.fallback):
             return
@@ -177,7 +177,7 @@ class AutotunedWorkers(Workers):
         """Return whether a choice has the workers that there are."""
         return choice.way == self.choice.way and not isinstance(self.pace, FixedChunkSizer)
 
-    def there(self, choice: Choice, workers: Workers) -> bool:
+    def have_begun(self, choice: Choice, workers: Workers) -> bool:
         """Return whether there are workers: until processes are, and if there are none, calls are made elsewhere."""
         if choice.where != "process":
             return True

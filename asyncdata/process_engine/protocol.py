@@ -48,13 +48,13 @@ class RunRequest(NamedTuple):
 class BlockData(NamedTuple):
     """A block in the form that is sent: its items, with failures pickled, or their columns.
 
-    `odd` says whether some of the items are failures, or pickled apart; `held`, whether the pipeline holds the block
-    until the reader reports that it could be unpickled.
+    `wrapped` says whether some of the items are failures, or pickled apart; `held`, whether the pipeline holds the
+    block until the reader reports that it could be unpickled.
     """
 
     items: list[Any]
     columns: Sequence[ColumnBatch]
-    odd: bool
+    wrapped: bool
     held: bool = False
 
     def apart(self) -> BlockData:

@@ -133,9 +133,9 @@ class RemoteBlockQueue(BlockQueue):
             self.put(Block.of_columns(data.columns, tickets))
         else:
             items = data.items
-            if data.odd:
+            if data.wrapped:
                 items = [self.opened(item, tickets[place]) for place, item in enumerate(items)]
-            self.put(Block(items, tickets, data.odd and Failure in set(map(type, items))))
+            self.put(Block(items, tickets, data.wrapped and Failure in set(map(type, items))))
         self.arrived += 1
 
     def opened(self, item: Any, ticket: Ticket) -> Any:

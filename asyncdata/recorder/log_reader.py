@@ -141,7 +141,7 @@ class Chunk:
     lines: list[bytes] = field(default_factory=list[bytes])
     steps: dict[int, Step] = field(default_factory=dict[int, Step])
     positions: dict[int, Position] = field(default_factory=dict[int, Position])
-    odd: str = ""
+    damage: str = ""
     """What of it is damaged."""
 
     def add(self, line: bytes, value: Any, number: int) -> None:
@@ -179,7 +179,7 @@ class Chunk:
 
     def damaged(self, number: int) -> None:
         """Take note of a damaged line."""
-        self.odd = self.odd or f"line {number} is damaged"
+        self.damage = self.damage or f"line {number} is damaged"
 
 
 class LogReader:
@@ -218,8 +218,8 @@ class LogReader:
         chunk, self.chunk = self.chunk, Chunk()
         seal = bytes.fromhex(marker["sum"]) if is_hash(marker["sum"]) else b""
         body, new = b"".join(chunk.lines), cast("Run | None", None)
-        right = not chunk.odd and chained(self.chain, body, why, count) == seal
-        if not right and not chunk.odd and chunk.header is None and why in ("left", "end"):
+        right = not chunk.damage and chained(self.chain, body, why, count) == seal
+        if not right and not chunk.damage and chunk.header is None and why in ("left", "end"):
             for chain, run in self.ends.items():
                 if chained(chain, body, why, count) == seal:  # of a run that was closed after the next one had begun
                     self.take(run, chunk, chain, seal, why, count)
@@ -227,7 +227,7 @@ class LogReader:
         if not right:
             self.logs.faults.append(
                 f"{self.path}: what was written up to line {number} does not have the hash that it had: "
-                f"{chunk.odd or 'the file was changed, or two runs wrote it at once'}"
+                f"{chunk.damage or 'the file was changed, or two runs wrote it at once'}"
             )
         elif chunk.header is not None and not self.refused(chunk.header):
             self.run = self.continued(chunk.header) or (new := Run(self.path, chunk.header))

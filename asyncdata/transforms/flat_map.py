@@ -124,7 +124,7 @@ class FlatMap(Node):
 
     def fetch(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
         if self.elsewhere is not None:
-            return self.elsewhere.here(dataclasses.replace(self, elsewhere=None)).fetch(scope, want, tickets)
+            return self.elsewhere.plan_here(dataclasses.replace(self, elsewhere=None)).fetch(scope, want, tickets)
         if self.catalog is None:
             return from_inner(self.input, self.function, scope, want, tickets)
         return self.catalog.fetch(scope, want, tickets)

@@ -104,7 +104,7 @@ class Interleave(Node):
 
     def fetch(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
         if self.elsewhere is not None:
-            return self.elsewhere.here(dataclasses.replace(self, elsewhere=None)).fetch(scope, want, tickets)
+            return self.elsewhere.plan_here(dataclasses.replace(self, elsewhere=None)).fetch(scope, want, tickets)
         return from_inner(self.input, self.function, scope, want, tickets)
 
     def reshard(self, positions: Sequence[Position], resharding: Resharding) -> Position:

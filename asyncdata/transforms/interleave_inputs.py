@@ -179,11 +179,11 @@ class Elsewhere(Protocol):
         """How many are run at once where they are given out one after another."""
         ...
 
-    def there(self, plan: Node) -> Node:
+    def plan_elsewhere(self, plan: Node) -> Node:
         """Return the plan that runs instead of an inner dataset, which may be itself."""
         ...
 
-    def here(self, plan: Node) -> Node:
+    def plan_here(self, plan: Node) -> Node:
         """Return a plan with the same elements that runs here."""
         ...
 
@@ -379,7 +379,7 @@ class ParallelInputs:
         begin = self.begins.popleft() if self.begins else None
         if type(plan) is not Failure:
             check_resumable(self.node.function, plan, begin)
-            plan = plan if self.node.elsewhere is None else self.node.elsewhere.there(plan)
+            plan = plan if self.node.elsewhere is None else self.node.elsewhere.plan_elsewhere(plan)
         if type(plan) is Failure:
             self.standby.append((outer, plan))
         elif (rows := rows_in_memory(plan, begin)) is not None:

@@ -248,7 +248,7 @@ def reached(block: Block, outcome: TaskResult) -> int:
     return good[outcome.done] if outcome.done < len(good) else len(block)
 
 
-ODD: Final = frozenset({RemoteError, IsolatedElement})
+WRAPPED: Final = frozenset({RemoteError, IsolatedElement})
 
 
 def sent_back(block: Block, outcome: TaskResult, label: str) -> Block:
@@ -258,7 +258,7 @@ def sent_back(block: Block, outcome: TaskResult, label: str) -> Block:
     """
     items, places = outcome.items, outcome.places
     batches = not block.columns and type(block.items[0]) is Block
-    if not block.failed and not batches and (isinstance(items, tuple) or ODD.isdisjoint(map(type, items))):
+    if not block.failed and not batches and (isinstance(items, tuple) or WRAPPED.isdisjoint(map(type, items))):
         tickets = block.tickets if places is None else FilteredTickets(block.tickets, places)
         return Block.of_columns(items, tickets) if isinstance(items, tuple) else Block(items, tickets)
     if isinstance(items, tuple):
