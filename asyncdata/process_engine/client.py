@@ -32,26 +32,7 @@ from asyncdata.executors.process.shm_arena import (
 from asyncdata.executors.process.spawn import WorkerProcess, at_exit, preload
 from asyncdata.executors.process.task import RemoteError
 from asyncdata.graph.node import Node, nodes_of
-from asyncdata.process_engine.protocol import (
-    Answer,
-    Begin,
-    BlockData,
-    BlockMessage,
-    BlockReadable,
-    End,
-    Ended,
-    Forget,
-    OriginQuery,
-    Over,
-    PositionQuery,
-    Query,
-    Ready,
-    ResendBlock,
-    RunRequest,
-    StatisticsQuery,
-    receive,
-    send,
-)
+from asyncdata.process_engine import protocol
 from asyncdata.process_engine.remote_queue import GoneError, RemoteBlockQueue
 from asyncdata.process_engine.server import serve
 from asyncdata.runtime.queue import AT_EXIT
@@ -95,7 +76,7 @@ class PipelineProcess:
     def send(self, message: object) -> None:
         """Send a message; it is dropped if the process has ended."""
         try:
-            send(self.commands, message)
+            protocol.send(self.commands, message)
         except OSError as error:  # a signal handler's error may be an OSError too: `TimeoutError` is
             if not (isinstance(error, ConnectionError) or self.commands.closed):
                 raise
@@ -108,21 +89,21 @@ class PipelineProcess:
         PROCESSES.discard(self)
         forks.never_finalize(self)
 
-    def begin(self, queue: RemoteBlockQueue, order: RunRequest) -> None:
+    def begin(self, queue: RemoteBlockQueue, order: protocol.RunRequest) -> None:
         """Begin a run."""
         run = queue.reference.run
         self.queues[run] = queue
         with self.packing:
             payload = pack(order, self.slots)
-        self.send(Begin(run, payload))
+        self.send(protocol.Begin(run, payload))
         if self.over:
             self.lose(queue)
 
-    def ask(self, run: int, question: PositionQuery | OriginQuery | StatisticsQuery) -> Any:
+    def ask(self, run: int, question: protocol.PositionQuery | protocol.OriginQuery | protocol.StatisticsQuery) -> Any:
         """Return an answer, or the error that there is instead; `GoneError` if the process has ended."""
         token, answer = next(self.numbers), SimpleQueue[Message | None]()
         self.questions[token] = answer
-        self.send(Query(run, question, token))
+        self.send(protocol.Query(run, question, token))
         if self.over:
             answer.put(None)
         payload = answer.get()
@@ -136,7 +117,7 @@ class PipelineProcess:
     def forget(self, run: int) -> None:
         """Release a run."""
         self.queues.pop(run, None)
-        self.send(Forget(run))
+        self.send(protocol.Forget(run))
 
     def ring(self) -> None:
         """Have the thread end the process."""
@@ -173,7 +154,7 @@ class PipelineProcess:
             ready = wait(sources)
             if self.replies in ready:
                 try:
-                    self.waiting.append(receive(self.replies))
+                    self.waiting.append(protocol.receive(self.replies))
                     while self.waiting:
                         self.follow(self.waiting.popleft())
                 except (EOFError, OSError):  # it has ended, and its last messages may be lost
@@ -184,24 +165,24 @@ class PipelineProcess:
     def follow(self, message: Any) -> None:
         """Handle a message."""
         match message:
-            case BlockMessage():
+            case protocol.BlockMessage():
                 self.carry(message)
-            case Answer():
+            case protocol.Answer():
                 self.questions.pop(message.token).put(message.payload)
-            case Ended():
+            case protocol.Ended():
                 if (queue := self.queues.get(message.run)) is not None:
                     queue.finish_complete() if message.error is None else queue.finish(self.opened(message.error))
-            case Over():
+            case protocol.Over():
                 if (queue := self.queues.pop(message.run, None)) is not None:
                     queue.end()
-            case Ready():
+            case protocol.Ready():
                 self.plan_slots.close()
                 if message.refusal is not None:
                     raise unloaded(self.opened(message.refusal))
             case _:
                 return
 
-    def carry(self, message: BlockMessage) -> None:
+    def carry(self, message: protocol.BlockMessage) -> None:
         """Hand a block to its reader."""
         queue = self.queues.get(message.run)
         if queue is None or queue.stopped:
@@ -210,10 +191,10 @@ class PipelineProcess:
         if isinstance(message.payload, SlotReference):
             self.attached.map_of(message.payload)  # what fails here has died
         try:
-            data: BlockData = self.attached.open(message.payload)
+            data: protocol.BlockData = self.attached.open(message.payload)
         except BaseException as error:  # whatever an element's own method raises
             again = self.again(message)
-            if not isinstance(again, BlockData):
+            if not isinstance(again, protocol.BlockData):
                 refusal = StageError(f"elements from the pipeline's process cannot be unpickled here: {error!r}")
                 refusal.__cause__ = error
                 queue.finish(refusal)
@@ -222,19 +203,19 @@ class PipelineProcess:
                 return
             data = again
         if data.held:
-            self.send(BlockReadable(message.run, message.block))
+            self.send(protocol.BlockReadable(message.run, message.block))
         queue.receive(data.apart() if is_passing(message.payload) else data, message.depth)
 
-    def again(self, message: BlockMessage) -> Any:
+    def again(self, message: protocol.BlockMessage) -> Any:
         """Return a block that could not be unpickled, with its elements pickled apart; something else if there is none.
 
         Messages that come meanwhile wait.
         """
         token = next(self.numbers)
-        self.send(Query(message.run, ResendBlock(message.block), token))
+        self.send(protocol.Query(message.run, protocol.ResendBlock(message.block), token))
         while True:
-            answer = receive(self.replies)
-            if not isinstance(answer, Answer) or answer.token != token:
+            answer = protocol.receive(self.replies)
+            if not isinstance(answer, protocol.Answer) or answer.token != token:
                 self.waiting.append(answer)
                 continue
             return None if answer.payload is None else self.attached.open(answer.payload)
@@ -262,7 +243,7 @@ class PipelineProcess:
         process = self.process
         if process is None or process.pid is None:
             return None
-        self.send(End())
+        self.send(protocol.End())
         process.join(END_TIMEOUT)
         if process.exitcode is None:
             process.kill()

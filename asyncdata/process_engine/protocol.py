@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle
 from collections.abc import Sequence
 from multiprocessing.connection import Connection
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from asyncdata.elements.columns import ColumnBatch
 from asyncdata.executors.process.shm_arena import Message
@@ -26,6 +26,7 @@ __all__ = (
     "Over",
     "PositionQuery",
     "Query",
+    "Question",
     "Ready",
     "ResendBlock",
     "RunRequest",
@@ -114,11 +115,14 @@ class StatisticsQuery(NamedTuple):
     """Asks for the statistics of the steps."""
 
 
+Question: TypeAlias = PositionQuery | OriginQuery | ResendBlock | StatisticsQuery
+
+
 class Query(NamedTuple):
     """Answer a question about a run."""
 
     run: int
-    question: PositionQuery | OriginQuery | ResendBlock | StatisticsQuery
+    question: Question
     token: int
 
 

@@ -27,29 +27,8 @@ from asyncdata.executors.process.task import RemoteError
 from asyncdata.executors.process.worker import attend
 from asyncdata.graph.node import Node
 from asyncdata.planning.optimizer import optimize
+from asyncdata.process_engine import protocol
 from asyncdata.process_engine.guarded_elements import guarded, ignoring, is_certainly_readable, sendable, transfer_of
-from asyncdata.process_engine.protocol import (
-    Acknowledgement,
-    Answer,
-    Begin,
-    BlockData,
-    BlockMessage,
-    BlockReadable,
-    End,
-    Ended,
-    Forget,
-    OriginQuery,
-    Over,
-    PositionQuery,
-    Query,
-    Ready,
-    ResendBlock,
-    RunRequest,
-    StatisticsQuery,
-    Stop,
-    receive,
-    send,
-)
 from asyncdata.runtime.block import Block, Failure
 from asyncdata.runtime.tickets import Start, Ticket, Tickets
 from asyncdata.system.sigint import DeferredInterrupts
@@ -79,7 +58,7 @@ class MessageSender:
     def send(self, message: object) -> None:
         """Write a message. If its reader is gone, this process is about to end."""
         try:
-            send(self.replies, message)
+            protocol.send(self.replies, message)
         except OSError:
             return
 
@@ -123,9 +102,9 @@ class RemoteRun:
         except BaseException as failure:  # no memory to send in: reaches the consumer
             error = failure
             self.engine.stop()
-        self.sender.send(Ended(self.number, None if error is None else self.sender.failure(error)))
+        self.sender.send(protocol.Ended(self.number, None if error is None else self.sender.failure(error)))
         self.engine.thread.join()
-        self.sender.send(Over(self.number))
+        self.sender.send(protocol.Over(self.number))
 
     def send_blocks(self) -> None:
         count, interrupts, patience = 0, DeferredInterrupts(), Patience(self.seconds, self.report)
@@ -135,7 +114,9 @@ class RemoteRun:
             if block is None or self.queue.stopped:
                 return
             self.tickets[count] = block.tickets
-            self.sender.send(BlockMessage(self.number, count, self.payload(count, block), self.queue.depth.items))
+            self.sender.send(
+                protocol.BlockMessage(self.number, count, self.payload(count, block), self.queue.depth.items)
+            )
             count += 1
 
     def report(self) -> bool:
@@ -163,38 +144,40 @@ class RemoteRun:
             self.held[number] = block
         return self.sender.payload(data)
 
-    def taken(self, message: Acknowledgement) -> None:
+    def taken(self, message: protocol.Acknowledgement) -> None:
         """Record what the consumer has taken."""
         self.queue.acknowledge(message.items, message.reader_waits)
         while self.forgotten < message.blocks - HELD:
             del self.tickets[self.forgotten]
             self.forgotten += 1
 
-    def answer(self, question: PositionQuery | OriginQuery | ResendBlock | StatisticsQuery) -> Message:
+    def answer(self, question: protocol.Question) -> Message:
         """Return the answer to a question."""
         try:
-            if isinstance(question, StatisticsQuery):
+            if isinstance(question, protocol.StatisticsQuery):
                 return self.sender.payload(stats_of(self.run.full_plan, self.run.meters, self.run.budget))
-            if isinstance(question, ResendBlock):
-                return self.sender.payload(BlockData(guarded(travelling(self.held.pop(question.block))), (), True))
+            if isinstance(question, protocol.ResendBlock):
+                return self.sender.payload(
+                    protocol.BlockData(guarded(travelling(self.held.pop(question.block))), (), True)
+                )
             tickets = self.tickets[question.block]
-            if isinstance(question, OriginQuery):
+            if isinstance(question, protocol.OriginQuery):
                 return self.sender.payload(tickets.encoded(question.start, question.stop))
             return self.sender.payload(tickets.at(question.delivered))
         except BaseException as error:  # an error of the state: for the caller that asked
             return self.sender.failure(error)
 
 
-def data_of(block: Block) -> BlockData:
+def data_of(block: Block) -> protocol.BlockData:
     """Return a block for its way."""
     if block.columns and all(part.complete for part in block.columns):
-        return BlockData([], block.columns, False)
+        return protocol.BlockData([], block.columns, False)
     if not block.failed:
         columns = ColumnBatch.bundle(block.items)
         if columns is not None:
-            return BlockData([], (columns,), False)
+            return protocol.BlockData([], (columns,), False)
     items = travelling(block)
-    return BlockData(items, (), block.failed, not is_certainly_readable(items))
+    return protocol.BlockData(items, (), block.failed, not is_certainly_readable(items))
 
 
 def travelling(block: Block) -> list[Any]:
@@ -227,38 +210,38 @@ class PipelineServer:
         """Handle messages until the last one."""
         while True:
             try:
-                message = receive(commands)
+                message = protocol.receive(commands)
             except (EOFError, OSError):
                 return
-            if isinstance(message, End):
+            if isinstance(message, protocol.End):
                 return
             self.follow(message)
 
     def follow(self, message: Any) -> None:
         """Handle a message."""
-        if isinstance(message, Begin):
+        if isinstance(message, protocol.Begin):
             self.begin(message)
             return
         remote_run = self.remote_runs.get(message.run)
         match message:
-            case Acknowledgement() if remote_run is not None:
+            case protocol.Acknowledgement() if remote_run is not None:
                 remote_run.taken(message)
-            case BlockReadable() if remote_run is not None:
+            case protocol.BlockReadable() if remote_run is not None:
                 remote_run.held.pop(message.block, None)
-            case Query():
-                self.sender.send(Answer(message.token, remote_run and remote_run.answer(message.question)))
-            case Stop() if remote_run is not None:
+            case protocol.Query():
+                self.sender.send(protocol.Answer(message.token, remote_run and remote_run.answer(message.question)))
+            case protocol.Stop() if remote_run is not None:
                 remote_run.engine.stop()
-            case Forget() if remote_run is not None:
+            case protocol.Forget() if remote_run is not None:
                 remote_run.engine.stop()
                 del self.remote_runs[message.run]
             case _:
                 return
 
-    def begin(self, message: Begin) -> None:
+    def begin(self, message: protocol.Begin) -> None:
         """Start a run."""
         try:
-            order: RunRequest = self.attached.open(message.payload, copied=True)
+            order: protocol.RunRequest = self.attached.open(message.payload, copied=True)
             os.chdir(order.folder)
             plan = ignoring(optimize(self.plan, order.options).plan)
             run = RunSpec.of(plan, order.epoch, Start.of(order.start), order.options.ram_budget, order.options.seed)
@@ -267,8 +250,8 @@ class PipelineServer:
             label, seconds = transfer_of(self.plan), order.options.patience
             self.remote_runs[message.run] = RemoteRun(message.run, run, self.sender, label, seconds)
         except Exception as error:
-            self.sender.send(Ended(message.run, self.sender.failure(error)))
-            self.sender.send(Over(message.run))
+            self.sender.send(protocol.Ended(message.run, self.sender.failure(error)))
+            self.sender.send(protocol.Over(message.run))
 
     def end(self) -> None:
         """End all runs, and wait a moment for them."""
@@ -288,10 +271,10 @@ def serve(commands: Connection, replies: Connection, plan: Message, most_bytes: 
     try:
         service = PipelineServer(attached.open(plan), attached, sender)
     except BaseException as error:
-        sender.send(Ready(sender.failure(error)))
+        sender.send(protocol.Ready(sender.failure(error)))
         wait_for_end(commands)
     else:
-        sender.send(Ready(None))
+        sender.send(protocol.Ready(None))
         service.run(commands)
         service.end()
     leave()
@@ -300,7 +283,7 @@ def serve(commands: Connection, replies: Connection, plan: Message, most_bytes: 
 def wait_for_end(commands: Connection) -> None:
     """Wait until the sent messages have been read."""
     try:
-        while not isinstance(receive(commands), End):
+        while not isinstance(protocol.receive(commands), protocol.End):
             continue
     except (EOFError, OSError):
         return
