@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from asyncdata.errors import DataLossError, PlanError
-from asyncdata.formats.video import STRICT, explain_damage, opened_media
+from asyncdata.formats.video import STRICT, entries_of, explain_damage, opened_media
 from asyncdata.system.optional_packages import require
 
 __all__ = ("DECODERS", "decode_audio")
@@ -115,7 +115,7 @@ def by_pyav(file: Any, name: str, start: float, stop: float | None) -> tuple[Sam
         stream.codec_context.options = {**STRICT}
         rate, base = int(stream.rate), float(stream.time_base)
         begin, end = places_in(name, rate, None, start, stop)
-        if begin and len(stream.index_entries) and is_exact(stream):
+        if begin and len(entries_of(stream)) and is_exact(stream):
             container.seek(int(((stream.start_time or 0) * base + max(0.0, start - PREROLL)) / base), stream=stream)
         parts, at = list[Samples](), 0
         for number, samples in samples_of(container, stream, name):

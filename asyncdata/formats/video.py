@@ -17,7 +17,7 @@ import numpy.typing as npt
 from asyncdata.errors import AsyncDataError, DataLossError, PlanError, StructureError
 from asyncdata.system.optional_packages import require
 
-__all__ = ("EXACT", "STRICT", "Pixels", "Video", "decode_video_clip", "explain_damage", "opened_media")
+__all__ = ("EXACT", "STRICT", "Pixels", "Video", "decode_video_clip", "entries_of", "explain_damage", "opened_media")
 
 METHOD: Final = "decode_video_clip"
 
@@ -148,7 +148,7 @@ class Video:
 
     def times_of(self, numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
         """Return the times of frames by number; `PlanError` if there are no such frames."""
-        entries = self.stream.index_entries
+        entries = entries_of(self.stream)
         known, step = regular(entries) if 0 < len(entries) == self.stream.frames else (0, 0)
         stamps = None if known else self.stamps
         count = known if stamps is None else len(stamps)
@@ -237,7 +237,7 @@ class Video:
             return False
         if time <= self.last.time + EXACT:
             return time >= (self.last if self.before is None else self.before).time - EXACT
-        entries = self.stream.index_entries
+        entries = entries_of(self.stream)
         place = entries.search_timestamp(floor((time + EXACT) / self.base)) if len(entries) else -1
         if place < 0:
             return time < self.last.time + 1
@@ -255,6 +255,11 @@ class Video:
             if start <= self.begin or (self.last is not None and self.last.time <= time + EXACT):
                 return
             back = back * 2 or BACK
+
+
+def entries_of(stream: Any) -> Any:
+    """Return the index of a stream, which is empty for PyAV 15, as for files without one."""
+    return getattr(stream, "index_entries", ())
 
 
 def regular(entries: Any) -> tuple[int, int]:
