@@ -207,8 +207,19 @@ VECTORS = frozenset(
 """The methods that need elements with rows."""
 
 PATHS = frozenset(
-    {"path", "record", "records", "filename", "filenames", "file_pattern", "folder", "channel", "contents", "url"}
-    | {"CacheDir"}
+    [
+        "path",
+        "record",
+        "records",
+        "filename",
+        "filenames",
+        "file_pattern",
+        "folder",
+        "channel",
+        "contents",
+        "url",
+        "CacheDir",
+    ]
 )
 """The parameters that take a path, in which what looks like an option is a part of a name."""
 
