@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from hashlib import blake2b
 from os import PathLike
 from posixpath import basename
 from typing import Any, Final, NamedTuple, cast
@@ -29,6 +30,9 @@ METHOD: Final = "LeRobotDataset"
 
 TEXTS: Final = {"task": "meta/tasks.parquet", "subtask": "meta/subtasks.parquet"}
 """Columns of texts, of which frames store numbers."""
+
+LONG: Final = 40
+"""An argument with more characters is shown as a digest."""
 
 EPISODES: Final = "meta/episodes/chunk-{:03d}/file-{:03d}.parquet"
 
@@ -95,9 +99,21 @@ class LeRobotDataset(Dataset[dict[str, Any]]):
         found = selected(episodes_of(root, info, cameras, storage), episodes)
         reader = FrameReader(chosen, found, windows, tolerance_s, texts, stamps(found.files_read), storage)
         call = Call(METHOD, reader)
-        call.name = call.shown = call.label = f"{METHOD}({basename(without_query(root).rstrip('/'))})"
+        given = {
+            "episodes": None if episodes is None else found.numbers.tolist(),
+            "windows": windows,
+            "columns": columns,
+        }
+        words = [basename(without_query(root).rstrip("/")), *[shown(*pair) for pair in given.items() if pair[1]]]
+        call.name = call.shown = call.label = f"{METHOD}({', '.join(words)})"
         plan = Range(range(found.frames))
         super().__init__(Map.of(plan, call, num_parallel_reads, None, None if num_parallel_reads else "thread"))
+
+
+def shown(name: str, value: Any) -> str:
+    """Return an argument for a label, which a state has: the argument itself, or a digest of a long one."""
+    text = repr(value)
+    return f"{name}={text}" if len(text) <= LONG else f"{name}=#{blake2b(text.encode(), digest_size=4).hexdigest()}"
 
 
 class Info(NamedTuple):

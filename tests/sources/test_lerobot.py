@@ -79,6 +79,16 @@ def test_resumes() -> None:
     check_resumes(lambda: ad.LeRobotDataset(FOLDER, columns=["index"], num_parallel_reads=2).shuffle(seed=2), places=3)
 
 
+def test_a_state_is_of_the_same_arguments() -> None:
+    with ad.LeRobotDataset(FOLDER, episodes=[0, 1]).iterate() as frames:
+        next(frames)
+        state = frames.state_dict()
+    with pytest.raises(ad.ResumeError, match=r"was LeRobotDataset\(lerobot, episodes=\[0, 1\]\) when it was saved"):
+        ad.LeRobotDataset(FOLDER, episodes=[1, 0]).iterate(state=state)
+    with pytest.raises(ad.ResumeError, match=r"is LeRobotDataset\(lerobot, .*, windows=\{'action': \[1\]\}\) now"):
+        ad.LeRobotDataset(FOLDER, episodes=[0, 1], delta_timestamps={"action": [0.1]}).iterate(state=state)
+
+
 def test_a_folder_that_was_moved(folder: Path, tmp_path: Path) -> None:
     with ad.LeRobotDataset(folder, columns=["index"]).shuffle(seed=1).iterate() as frames:
         before = places([next(frames) for _ in range(5)])
