@@ -10,7 +10,7 @@ from typing import Any, Final, final
 import numpy as np
 
 from asyncdata.elements.columns import ColumnBatch
-from asyncdata.errors import DataLossError, PlanError
+from asyncdata.errors import AsyncDataError, DataLossError, PlanError
 from asyncdata.formats.column_parser import ROWS, part_of
 from asyncdata.redaction import redacted
 from asyncdata.sources.table_rows import Segment
@@ -101,9 +101,8 @@ class ZarrTable:
             try:
                 part = array[first : last + 1] if together else array.oindex[numbers]
             except Exception as error:  # noqa: BLE001  each codec has its own
-                words = redacted(str(error).partition("\n")[0]) or type(error).__name__
                 shown = f"{self.shown}{f', array {name!r}' if name else ''}"
-                raise DataLossError(f"{shown}: rows {first} to {last} cannot be read: {words}") from None
+                raise DataLossError(f"{shown}: rows {first} to {last} cannot be read: {words_of(error)}") from None
             part = np.asarray(part)
             part = part.astype(object) if part.dtype.kind == "T" else part
             found[name] = part if in_order else part[places]
@@ -151,9 +150,16 @@ def opened(uri: str, storage: StorageOptions | None) -> Any:
     try:
         return zarr().open(store=store_of(uri, storage), mode="r")
     except FileNotFoundError as error:
-        raise FileNotFoundError(f"{METHOD}({without_query(uri)}): {redacted(str(error))}") from None
-    except (ValueError, KeyError, TypeError, OSError) as error:
-        raise DataLossError(f"{METHOD}({without_query(uri)}) cannot be opened: {redacted(str(error))}") from None
+        raise FileNotFoundError(f"{METHOD}({without_query(uri)}): {words_of(error)}") from None
+    except AsyncDataError:
+        raise
+    except Exception as error:  # noqa: BLE001  each store has its own
+        raise DataLossError(f"{METHOD}({without_query(uri)}) cannot be opened: {words_of(error)}") from None
+
+
+def words_of(error: Exception) -> str:
+    """Return the first line of an error, without secrets."""
+    return redacted(str(error).partition("\n")[0]) or type(error).__name__
 
 
 def store_of(uri: str, storage: StorageOptions | None) -> Any:
