@@ -29,13 +29,13 @@ SCHEMES: Final = ("s3", "gs", "az", "abfss")
 """Object stores of which the package and ours have the same options."""
 
 AT_ONCE: Final = 8 << 20
-"""About how many stored bytes are read together."""
+"""About how many bytes are decoded together."""
+
+FIRST: Final = 8
+"""How many rows are read first, which tells how large rows are; then up to eight times as many each time."""
 
 MOST: Final = 32768
 """The most rows that are read together: to plan a reading takes as long as reading thousands of small rows."""
-
-MOST_BLOBS: Final = 64
-"""The same of tables with blobs, which may be stored elsewhere, so that the size of rows is not known."""
 
 ROW_BITS: Final = 32
 """An address is the number of a fragment, and in so many bits the row in it."""
@@ -88,7 +88,8 @@ class LanceTable:
         """The number of the first row of each fragment."""
         self.deleted: Numbers = np.array([found.metadata.num_deletions for found in self.fragments.values()], np.int64)
         self.count: int = sum(counts)
-        self.step = step_of(self.dataset)
+        self.step = FIRST
+        """How many rows are read together."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         return reopened, (self.digest, self.uri, self.version, self.columns, self.storage)
@@ -135,6 +136,7 @@ class LanceTable:
         if not self.are_at(numbers, found.column("_rowaddr").to_numpy()):
             raise DataLossError(f"{self.shown}: {what} should be {len(numbers)} rows, and others are there")
         found = found.drop_columns(["_rowaddr"])
+        self.step = max(1, min(MOST, 8 * max(self.step, len(numbers)), AT_ONCE * len(numbers) // max(1, found.nbytes)))
         in_order = len(rows) == len(numbers) and bool((places == np.arange(len(numbers))).all())
         return self.decoded(what, found if in_order else found.take(places))
 
@@ -155,6 +157,8 @@ class LanceTable:
     def matching(self, fragment: int, address: int, filters: str) -> Iterator[tuple[ColumnBatch, list[int]]]:
         """Yield the rows of a fragment, from an address on, that match a filter, with their addresses."""
         what = f"fragment {fragment}"
+        if self.step == FIRST:
+            self.read(range(min(self.count, FIRST)))  # which tells how large rows are
         how = {"filter": f"({filters}) AND _rowaddr >= {address}", "batch_size": self.step}
         one = [self.fragments[fragment]]
         scan = self.checked(what, lambda: self.scanner(fragments=one, with_row_address=True, **how).to_batches())
@@ -272,19 +276,6 @@ def digest_of(dataset: Any) -> str:
 def names_and_types(dataset: Any) -> list[tuple[str, Any]]:
     """Return the columns of a dataset."""
     return [(column.name, column.type) for column in dataset.schema]
-
-
-def step_of(dataset: Any) -> int:
-    """Return how many rows are read together."""
-    found = dataset.get_version()["metadata"]
-    size = int(found["total_files_size"]) // max(1, int(found["total_data_file_rows"]))
-    most = MOST_BLOBS if any(map(has_blobs, dataset.schema)) else MOST
-    return max(1, min(most, AT_ONCE // max(1, size)))
-
-
-def has_blobs(column: Any) -> bool:
-    """Return whether a column may hold blobs."""
-    return "blob" in str(column.metadata) or "blob" in str(column.type)
 
 
 def reason_of(error: BaseException) -> str:

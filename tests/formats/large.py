@@ -132,6 +132,23 @@ def tensors(path: Path) -> None:
     os.truncate(path, 8 + len(header) + COUNT * MIB)
 
 
+def lance(path: Path) -> None:
+    """Write rows that take no room: a group of them is limited by what it is decoded."""
+    import lance
+    import pyarrow as pa
+
+    schema = pa.schema([pa.field("bin", pa.binary(), metadata={"lance-encoding:compression": "zstd"})])
+    batch = pa.record_batch([pa.array([bytes(MIB)] * 10)], schema)
+    batches = pa.RecordBatchReader.from_batches(schema, [batch] * (COUNT // 10))
+    lance.write_dataset(batches, path, max_rows_per_file=500, data_storage_version="2.1")
+
+
+def zarr(path: Path) -> None:
+    import zarr
+
+    zarr.create_array(store=str(path), shape=(COUNT, MIB), chunks=(8, MIB), dtype="uint8")[:40] = 7
+
+
 def array_records(path: Path) -> None:
     from array_record.python.array_record_module import ArrayRecordWriter
 
@@ -184,6 +201,8 @@ LARGE: dict[str, Large] = {
     "arrow": Large(arrow, ad.ArrowDataset, needs="pyarrow"),
     "npy": Large(array, ad.NpyDataset),
     "safetensors": Large(tensors, ad.SafetensorsDataset),
+    "lance": Large(lance, ad.LanceDataset, needs="lance", most=ROW_GROUPS),
+    "zarr": Large(zarr, ad.ZarrDataset, needs="zarr"),
     "array_record": Large(array_records, ad.ArrayRecordDataset, needs="array_record", most=LARGER),
     "folder": Large(folder, ad.ImageFolderDataset, COUNT // 10, most=LARGER),
     "datasets": Large(arrow, hugging_face, needs="datasets", mapped=True),
