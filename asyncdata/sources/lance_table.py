@@ -90,6 +90,8 @@ class LanceTable:
         self.count: int = sum(counts)
         self.step = FIRST
         """How many rows are read together."""
+        self.row_bytes = 0
+        """How large the rows were that were read last, 0 if none was read."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         return reopened, (self.digest, self.uri, self.version, self.columns, self.storage)
@@ -136,7 +138,8 @@ class LanceTable:
         if not self.are_at(numbers, found.column("_rowaddr").to_numpy()):
             raise DataLossError(f"{self.shown}: {what} should be {len(numbers)} rows, and others are there")
         found = found.drop_columns(["_rowaddr"])
-        self.step = max(1, min(MOST, 8 * max(self.step, len(numbers)), AT_ONCE * len(numbers) // max(1, found.nbytes)))
+        self.row_bytes = -(-found.nbytes // len(numbers))
+        self.step = max(1, min(MOST, 8 * max(self.step, len(numbers)), AT_ONCE // max(1, self.row_bytes)))
         in_order = len(rows) == len(numbers) and bool((places == np.arange(len(numbers))).all())
         return self.decoded(what, found if in_order else found.take(places))
 
@@ -157,9 +160,10 @@ class LanceTable:
     def matching(self, fragment: int, address: int, filters: str) -> Iterator[tuple[ColumnBatch, list[int]]]:
         """Yield the rows of a fragment, from an address on, that match a filter, with their addresses."""
         what = f"fragment {fragment}"
-        if self.step == FIRST:
-            self.read(range(min(self.count, FIRST)))  # which tells how large rows are
-        how = {"filter": f"({filters}) AND _rowaddr >= {address}", "batch_size": self.step}
+        if not self.row_bytes:
+            self.read(range(min(self.count, FIRST)))
+        size = max(1, min(ROWS, AT_ONCE // max(1, self.row_bytes)))
+        how = {"filter": f"({filters}) AND _rowaddr >= {address}", "batch_size": size}
         one = [self.fragments[fragment]]
         scan = self.checked(what, lambda: self.scanner(fragments=one, with_row_address=True, **how).to_batches())
         while (found := self.checked(what, lambda: next(scan, None))) is not None:
@@ -174,7 +178,7 @@ class LanceTable:
     def read_matches(self, addresses: Sequence[int], filters: str) -> list[Segment]:
         """Return the rows at these addresses if they match a filter, else an error in their places."""
         what = "rows that were read before"
-        how = {"filter": f"({filters}) AND _rowaddr in ({','.join(map(str, addresses))})", "batch_size": self.step}
+        how = {"filter": f"({filters}) AND _rowaddr in ({','.join(map(str, addresses))})"}
         try:
             table = self.checked(what, lambda: self.scanner(with_row_address=True, **how).to_table())
             columns = self.decoded(what, table)

@@ -270,11 +270,36 @@ def lance_tables(folder: Path, arguments: Arguments, report: Report) -> None:
     compare(report, "Lance, a row, shuffled", few, AtMost(1.5), rounds, lambda: read(shuffled), "take", take)
 
 
+def zarr_arrays(folder: Path, arguments: Arguments, report: Report) -> None:
+    """Batches of rows of an array of Zarr, in order and shuffled, against the same slices and rows of zarr."""
+    import zarr
+
+    count, rounds = 20_000 if arguments.quick else 200_000, arguments.rounds(5)
+    path, values = str(folder / "a.zarr"), np.random.default_rng(0).normal(size=(count, WIDTH)).astype(np.float32)
+    zarr.create_array(store=path, shape=values.shape, chunks=(2000, WIDTH), dtype="float32")[:] = values
+    array, ours = zarr.open_array(path, mode="r"), ad.ZarrDataset(path).batch(BATCH)
+
+    def slices() -> None:
+        for begin in range(0, count, BATCH):
+            array[begin : begin + BATCH]
+
+    compare(report, "Zarr, a row", count, AtMost(1), rounds, lambda: read(ours), "zarr's slices", slices)
+    few = count // 10
+    order = np.random.default_rng(0).permutation(count)[:few]
+
+    def rows() -> None:
+        for begin in range(0, few, BATCH):
+            array.oindex[np.sort(order[begin : begin + BATCH])]
+
+    shuffled = ad.ZarrDataset(path).shuffle(seed=0).take(few).batch(BATCH)
+    compare(report, "Zarr, a row, shuffled", few, AtMost(1.5), rounds, lambda: read(shuffled), "zarr's oindex", rows)
+
+
 def main() -> None:
     """Write the files, run every part and print the table."""
     arguments = parse_arguments(__doc__ or "")
     packages = ("pyarrow", "webdataset", "datasets", "array_record", "msgspec", "mosaicml-streaming", "litdata")
-    found = installed((*packages, "pylance", "torch"))
+    found = installed((*packages, "pylance", "torch", "zarr"))
     report = Report("Formats, from the page cache")
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
@@ -286,6 +311,8 @@ def main() -> None:
         folders(folder, arguments, report, found)
         if {"pylance", "torch"} <= {*found}:
             lance_tables(folder, arguments, report)
+        if "zarr" in found:
+            zarr_arrays(folder, arguments, report)
     report.finish(arguments.json)
 
 
