@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import prod
 from typing import Any, Final, final
 
 import numpy as np
 
 from asyncdata.elements.columns import ColumnBatch
-from asyncdata.errors import AsyncDataError, DataLossError, PlanError
+from asyncdata.errors import DataLossError, PlanError
 from asyncdata.formats.column_parser import ROWS, part_of
 from asyncdata.redaction import redacted
 from asyncdata.sources.table_rows import Segment
-from asyncdata.storage import ObjectStore, StorageOptions, is_local, local_path, store_for, without_query
+from asyncdata.storage import ObjectStore, StorageOptions, is_local, is_web, local_path, store_for, without_query
 from asyncdata.storage.objects import check_not_forked
 from asyncdata.storage.objects import opened as opened_store
 from asyncdata.system.optional_packages import require
@@ -125,7 +125,9 @@ def arrays_in(uri: str, names: Sequence[str] | None, storage: StorageOptions | N
             raise PlanError(f"{METHOD}(arrays=): {without_query(uri)} is an array, and no group of arrays")
         arrays: dict[str, Any] = {"": found}
     elif names is None:
-        arrays = {name: one for name, one in sorted(found.members()) if hasattr(one, "shape")}
+        if is_web(uri):
+            raise PlanError(f"{METHOD}({without_query(uri)}): a web server cannot list a group: give arrays=")
+        arrays = {name: one for name, one in attempt(uri, lambda: sorted(found.members())) if hasattr(one, "shape")}
     else:
         arrays = {name: member(found, name, uri) for name in names}
     shapes = {name: tuple(array.shape) for name, array in arrays.items()}
@@ -139,22 +141,25 @@ def arrays_in(uri: str, names: Sequence[str] | None, storage: StorageOptions | N
 
 def member(group: Any, name: str, uri: str) -> Any:
     """Return an array of a group; `PlanError` if there is none of this name."""
-    found: Any = group.get(name)
+    found = attempt(uri, lambda: group.get(name))
     if not hasattr(found, "shape"):
         raise PlanError(f"{METHOD}(arrays=): there is no array {name!r} in {without_query(uri)}")
     return found
 
 
 def opened(uri: str, storage: StorageOptions | None) -> Any:
-    """Return the array or group at a path or URL."""
+    """Return the array or group at a path or URL; consolidated metadata may be older than the arrays."""
+    store = store_of(uri, storage)
+    return attempt(uri, lambda: zarr().open(store=store, mode="r", use_consolidated=False))
+
+
+def attempt(uri: str, call: Callable[[], Any]) -> Any:
+    """Return what a call of the package returns; `DataLossError` if it fails, or the error of a missing file."""
     try:
-        return zarr().open(store=store_of(uri, storage), mode="r")
-    except FileNotFoundError as error:
-        raise FileNotFoundError(f"{METHOD}({without_query(uri)}): {words_of(error)}") from None
-    except AsyncDataError:
-        raise
+        return call()
     except Exception as error:  # noqa: BLE001  each store has its own
-        raise DataLossError(f"{METHOD}({without_query(uri)}) cannot be opened: {words_of(error)}") from None
+        kind = FileNotFoundError if isinstance(error, FileNotFoundError) else DataLossError
+        raise kind(f"{METHOD}({without_query(uri)}) cannot be opened: {words_of(error)}") from None
 
 
 def words_of(error: Exception) -> str:

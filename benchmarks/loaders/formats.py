@@ -3,7 +3,7 @@
     python benchmarks/loaders/formats.py [--quick] [--json FILE]
 
 It needs `pip install -e '.[formats-test]'`; MDS and LitData are compared where `mosaicml-streaming` and `litdata` are
-installed, too. What is compared is the CPU time of the process, all threads together: on a
+installed, too, and Lance where PyTorch is. What is compared is the CPU time of the process, all threads together: on a
 machine with other work it says more than the clock. Samples of WebDataset are a picture of 10 KB, a number and a small
 dict. Parquet is read in batches of 1024 rows of 8 numbers and 64 float32. Rows of ArrayRecord and of Hugging Face's
 datasets are asked for 64 at a time in a loop.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import shutil
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 import asyncdata as ad
 from asyncdata.testing import check_resumes
 from tests.reference import Failed
+from tests.remote.web import web
 from tests.running import WAYS, results
 
 zarr: Any = pytest.importorskip("zarr")
@@ -115,6 +117,30 @@ def test_damage_at_every_97th_byte(path: Path) -> None:
     assert halves(ds.shuffle(seed=1)).count(LOST) == 5
     assert results(ad.ZarrDataset(path, ["in/half"], element="chunk")).count(LOST) == 1
     check_resumes(lambda: ad.ZarrDataset(path, ["in/half", "name"]).ignore_errors(), places=10)
+
+
+def test_rows_that_were_appended_after_consolidation(path: Path) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # it is no part of the format yet
+        zarr.consolidate_metadata(path)
+    zarr.open_array(path / "in/half").append(np.arange(50, 53) / 2)
+    assert halves(ad.ZarrDataset(path, ["in/half"])) == [*range(53)]
+
+
+def test_arrays_on_a_web_server(path: Path) -> None:
+    with web() as server:
+        for file in path.rglob("*"):
+            if file.is_file():
+                url = server.put(f"a.zarr/{file.relative_to(path)}", file.read_bytes())
+        url = f"{url.partition('a.zarr')[0]}a.zarr"
+        assert np.array_equal(list(ad.ZarrDataset(f"{url}/image")), IMAGES)
+        ds = ad.ZarrDataset(url, ["name", "in/half"])
+        assert [row["name"] for row in ds] == NAMES
+        check_resumes(lambda: ad.ZarrDataset(url, ["in/half"]).shuffle(seed=1), places=5)
+        with pytest.raises(ad.PlanError, match="give arrays="):
+            ad.ZarrDataset(url)
+        with pytest.raises(FileNotFoundError):
+            ad.ZarrDataset(f"{url}/none")
 
 
 def test_wrong_arguments(path: Path) -> None:
