@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from hashlib import blake2b
 from typing import Any, Final, TypeAlias, final
@@ -76,11 +77,11 @@ class LanceTable:
         self.columns = columns
         self.storage = storage
         self.shown = without_query(uri)
-        self.dataset = opened(uri, version, storage)
+        self.dataset, self.digest = opened(uri, version, storage)
+        """The package's dataset, and what identifies its rows: versions that only differ in their indices have the same
+        digest."""
         self.version: int = self.dataset.version
         """The number of the version, also where a tag was given."""
-        self.digest = digest_of(self.dataset)
-        """Identifies the rows: versions that only differ in their indices have the same."""
         self.fragments: dict[int, Any] = {found.fragment_id: found for found in self.dataset.get_fragments()}
         self.numbers: Numbers = np.array([*self.fragments], np.uint64)
         counts = [found.metadata.num_rows for found in self.fragments.values()]
@@ -208,8 +209,9 @@ class LanceTable:
     def version_with(self, digest: str) -> int | None:
         """Return the newest version of the table that has these rows, `None` if none has that is still there."""
         for found in sorted((found["version"] for found in self.dataset.versions()), reverse=True):
-            if digest_of(opened(self.uri, found, self.storage)) == digest:
-                return found
+            with suppress(OSError, DataLossError):
+                if opened(self.uri, found, self.storage)[1] == digest:
+                    return found
         return None
 
 
@@ -221,12 +223,13 @@ def reopened(digest: str, uri: str, version: int, columns: Any, storage: Storage
     return table
 
 
-def opened(uri: str, version: int | str | None, storage: StorageOptions | None) -> Any:
-    """Return the package's dataset."""
+def opened(uri: str, version: int | str | None, storage: StorageOptions | None) -> tuple[Any, str]:
+    """Return the package's dataset, and the digest of its rows."""
     path, options = (store_for(uri)[1], None) if is_local(uri) else (uri, options_for(uri, storage))
-    name = f"{METHOD}({without_query(uri)})"
+    name = f"{METHOD}({without_query(uri)}) cannot be opened"
     try:
-        return attempt(name, lambda: lance().dataset(path, version=version, storage_options=options))
+        found = attempt(name, lambda: lance().dataset(path, version=version, storage_options=options))
+        return found, attempt(name, lambda: digest_of(found))
     except DataLossError as error:
         if NOT_FOUND in str(error).lower():
             raise FileNotFoundError(str(error)) from None
