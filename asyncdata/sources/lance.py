@@ -55,6 +55,10 @@ class LanceMatches(LanceRows):
         return f"{super().identity[:-1]}, filters={self.filters!r})"
 
     @property
+    def resume_note(self) -> str:
+        return f"{self.label()} filters the fragment where it stopped again"
+
+    @property
     def random_access(self) -> bool:
         return False
 
