@@ -94,6 +94,7 @@ if TYPE_CHECKING:
     from asyncdata.readers import (
         ArrayRecordDataset,
         ArrowDataset,
+        EnergonDataset,
         FixedLengthRecordDataset,
         ImageFolderDataset,
         JsonLinesDataset,
@@ -137,6 +138,7 @@ __all__ = (
     "DatasetIterator",
     "DeviceNotFoundError",
     "DurableChannel",
+    "EnergonDataset",
     "FixedLenFeature",
     "FixedLengthRecordDataset",
     "ImageFolderDataset",
@@ -229,6 +231,7 @@ MODULES: Final = {
     "readers": (
         "ArrayRecordDataset",
         "ArrowDataset",
+        "EnergonDataset",
         "FixedLengthRecordDataset",
         "ImageFolderDataset",
         "JsonLinesDataset",

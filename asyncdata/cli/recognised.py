@@ -7,6 +7,7 @@ import io
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -23,6 +24,7 @@ from asyncdata.formats.tokens import MAGIC as TOKENS
 from asyncdata.readers import (
     ArrayRecordDataset,
     ArrowDataset,
+    EnergonDataset,
     ImageFolderDataset,
     JsonLinesDataset,
     LanceDataset,
@@ -38,6 +40,7 @@ from asyncdata.readers import (
     TokenDataset,
     WebDataset,
 )
+from asyncdata.readers.energon import energon_parts
 from asyncdata.readers.make_csv_dataset import make_csv_dataset
 from asyncdata.sources.listing import is_pattern, matching
 from asyncdata.sources.tokens import index_path
@@ -85,6 +88,13 @@ READERS: Final[dict[str, Callable[..., Dataset[Any]]]] = {
 
 FOLDERS: Final[dict[str, tuple[Callable[[Path, list[str]], bool], Callable[[str], Dataset[Any]]]]] = {
     "saved dataset": (lambda _, names: "dataset.json" in names, Dataset[Any].load),
+    "Energon's WebDataset": (
+        lambda folder, _: (folder / ".nv-meta").is_dir(),
+        lambda folder: reduce(
+            Dataset[Any].concatenate,
+            [EnergonDataset(folder, part, dataset_config=None) for part in energon_parts(folder)],
+        ),
+    ),
     "MDS": (lambda _, names: "index.json" in names and any(".mds" in name for name in names), MdsDataset),
     "LeRobot": (lambda folder, names: "data" in names and (folder / "meta" / "info.json").exists(), LeRobotDataset),
     "TensorFlow Datasets": (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from asyncdata.readers.array_record import ArrayRecordDataset
 from asyncdata.readers.arrow import ArrowDataset
+from asyncdata.readers.energon import EnergonDataset
 from asyncdata.readers.fixed_length_record import FixedLengthRecordDataset
 from asyncdata.readers.image_folder import ImageFolderDataset
 from asyncdata.readers.json_lines import JsonLinesDataset
@@ -24,6 +25,7 @@ from asyncdata.readers.zarr import ZarrDataset
 __all__ = (
     "ArrayRecordDataset",
     "ArrowDataset",
+    "EnergonDataset",
     "FixedLengthRecordDataset",
     "ImageFolderDataset",
     "JsonLinesDataset",
