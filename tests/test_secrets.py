@@ -261,6 +261,7 @@ CALLS: dict[str, dict[str, Any]] = {
     "Cluster": {},
     "Dataset": {"plan": numbers().plan},
     "DurableChannel": {"path": "spool"},
+    "EnergonDataset": {"path": "missing", "storage_options": PROMPT},
     "FixedLenFeature": {"shape": [1], "dtype": "int64"},
     "FixedLengthRecordDataset": {**NAMES, "record_bytes": 4},
     "ImageFolderDataset": {"path": "missing", "storage_options": PROMPT},

@@ -2,8 +2,8 @@
 
     python benchmarks/loaders/formats.py [--quick] [--json FILE]
 
-It needs `pip install -e '.[formats-test]'`; MDS and LitData are compared where `mosaicml-streaming` and `litdata` are
-installed, too, and Lance where PyTorch is. What is compared is the CPU time of the process, all threads together: on a
+It needs `pip install -e '.[formats-test]'`; MDS, LitData and Energon are compared where `mosaicml-streaming`, `litdata`
+and `megatron-energon` are installed, too, and Lance where PyTorch is. What is compared is the CPU time of the process, all threads together: on a
 machine with other work it says more than the clock. Samples of WebDataset are a picture of 10 KB, a number and a small
 dict. Parquet is read in batches of 1024 rows of 8 numbers and 64 float32. Rows of ArrayRecord and of Hugging Face's
 datasets are asked for 64 at a time in a loop.
@@ -225,6 +225,36 @@ def folders(folder: Path, arguments: Arguments, report: Report, found: Mapping[s
         ds = ad.LitDataset(path, index=True)
         peers = {shuffle: litdata.StreamingDataset(path, shuffle=shuffle) for shuffle in (False, True)}
         against(report, "LitData", count, AtLeast(2), rounds, ds, "litdata", peers)
+    if "megatron-energon" in found:
+        energon(folder / "energon", report, rounds, made)
+
+
+def energon(path: Path, report: Report, rounds: int, made: list[dict[str, Any]]) -> None:
+    """The same samples in a folder of Energon, in order and shuffled; its own loader in this process."""
+    from megatron.energon import DefaultTaskEncoder, WorkerConfig, get_loader, get_val_dataset
+    from megatron.energon.flavors.webdataset.prepare import WebdatasetPreparator
+
+    samples = [{"npy": one["array"], "cls": one["cls"], "txt": one["text"]} for one in made]
+    names = [Path(name).name for name in ad.Dataset.from_list(samples).write_webdataset(path, shards=6)]
+    WebdatasetPreparator.prepare_dataset(path, names, split_parts_ratio=[("train", 1.0)], shuffle_seed=None, workers=1)
+    (path / ".nv-meta" / "dataset.yaml").write_text(CAPTIONS)
+    config = WorkerConfig(rank=0, world_size=1, num_workers=0)
+
+    class Encoder(DefaultTaskEncoder):
+        def batch(self, samples: Any) -> Any:
+            return samples[0]
+
+    theirs = get_loader(
+        get_val_dataset(path, split_part="train", worker_config=config, batch_size=1, task_encoder=Encoder())
+    )
+    ours = ad.EnergonDataset(path, index=True)
+    against(report, "Energon", len(made), AtLeast(2), rounds, ours, "energon, in order", {False: theirs, True: theirs})
+
+
+CAPTIONS = """
+sample_type: {__module__: megatron.energon, __class__: CaptioningSample}
+field_map: {image: npy, caption: txt}
+"""
 
 
 def against(
@@ -298,7 +328,16 @@ def zarr_arrays(folder: Path, arguments: Arguments, report: Report) -> None:
 def main() -> None:
     """Write the files, run every part and print the table."""
     arguments = parse_arguments(__doc__ or "")
-    packages = ("pyarrow", "webdataset", "datasets", "array_record", "msgspec", "mosaicml-streaming", "litdata")
+    packages = (
+        "pyarrow",
+        "webdataset",
+        "datasets",
+        "array_record",
+        "msgspec",
+        "mosaicml-streaming",
+        "litdata",
+        "megatron-energon",
+    )
     found = installed((*packages, "pylance", "torch", "zarr"))
     report = Report("Formats, from the page cache")
     with tempfile.TemporaryDirectory() as place:

@@ -94,6 +94,15 @@ def tfds(folder: Path) -> Path:
     return write_tfds(folder, {"train": [[1, 2], [3]], "test": [[4, 5]]})
 
 
+def energon(folder: Path) -> Path:
+    samples = rows().map(lambda row: {"cls": row["id"], "txt": row["name"]})
+    names = [Path(name).name for name in samples.write_webdataset(folder, 2)]
+    (folder / ".nv-meta").mkdir()
+    split = {"split_parts": {"train": names[:1], "val": names[1:]}}
+    (folder / ".nv-meta" / "split.json").write_text(json.dumps(split))
+    return folder
+
+
 def tensors(folder: Path) -> Path:
     folder.mkdir()
     return FORMATS["safetensors"].write(folder / "a", range(5))
@@ -115,6 +124,7 @@ KINDS: dict[str, tuple[Callable[[Path], Path], str, str]] = {
     "npy": (npy, "NumPy", "int64 (2,)"),
     "mds": (mds, "MDS", "{'id': int, 'name': str}"),
     "litdata": (litdata, "LitData", "{'id': int, 'name': str}"),
+    "energon": (energon, "Energon's WebDataset", "{'__key__': str, 'cls': int, 'txt': str}"),
     "tfds": (tfds, "TensorFlow Datasets", "{'number': int32, 'name': bytes}"),
     "safetensors": (tensors, "safetensors", "{'x': int16, 'y': float64}"),
     "tokens": (tokens, "Megatron's tokens, 2 files", "int32 (2,)"),

@@ -26,6 +26,7 @@ from asyncdata.formats.litdata import LitFormat
 from asyncdata.graph.node import Node, nodes_of
 from asyncdata.identity.content_hash import contents
 from asyncdata.sources.arrow import ArrowFile
+from asyncdata.sources.energon import EnergonFile
 from asyncdata.sources.fixed_length import FixedFiles
 from asyncdata.sources.lance import LanceMatches, LanceRows
 from asyncdata.sources.lance_table import LanceTable
@@ -129,6 +130,7 @@ def examples(folder: Path) -> dict[str, ad.Dataset[Any]]:
         "ElementFile": ad.Dataset(load.function.fn(next(iter(load.inputs[0].items)))),  # type: ignore[attr-defined]
         "Elements": ad.Dataset.from_list([1, 2]),
         "Exclude": RANGE.exclude([{"source": "range(9)", "index": 1}]),
+        "EnergonFile": ad.Dataset(EnergonFile(path)),
         "Enumerate": RANGE.enumerate(),
         "FileCache": RANGE.cache(folder / "kept"),
         "Filter": RANGE.filter(number),

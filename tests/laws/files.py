@@ -7,6 +7,7 @@ import contextlib
 import gzip
 import importlib.util
 import io
+import json
 import os
 import sqlite3
 import tarfile
@@ -95,6 +96,7 @@ def folder() -> Folder:
     add_tensors(made)
     add_chunks(made)
     add_tfds(made.path / "tfds")
+    add_energon(made)
     add_fixed(made)
     add_tables(made)
     for kind in ("records", "lines", "jsonl", "tar", "npy", "mds", "lit", "tokens", "tensors", "fixed", "csv"):
@@ -148,6 +150,20 @@ def add_samples(made: Folder) -> None:
     made.add("a.tar", file.getvalue(), reference.tar_samples)
     made.add("b.tar", bytes(10240), reference.tar_samples)
     made.add("c.tar", file.getvalue()[:9000], reference.tar_samples)
+
+
+def add_energon(made: Folder) -> None:
+    """A folder of archives, one of which has an index beside it, one is cut short, and one is missing."""
+    path = made.path / "energon"
+    (path / ".nv-meta").mkdir(parents=True)
+    for name in "ac":
+        (path / f"{name}.tar").write_bytes((made.path / f"{name}.tar").read_bytes())
+    with tarfile.open(path / "a.tar") as archive:
+        begins = {member.name.partition(".")[0]: member.offset for member in [*archive][::-1] if member.isreg()}
+        (path / "a.tar.idx").write_bytes(np.array(sorted([*begins.values(), archive.offset]), "<u8").tobytes())
+    for name, more in (("split", {}), ("some", {"exclude": ["a.tar/{000,004,016}", "missing.tar", "c.tar/001"]})):
+        split = {"split_parts": {"train": ["{a,missing,c}.tar"]}, **more}
+        (path / ".nv-meta" / f"{name}.json").write_text(json.dumps(split))
 
 
 def add_arrays(made: Folder) -> None:
@@ -415,6 +431,19 @@ def frames_of_lerobot(draw: st.DrawFn) -> FileSource:
     )
 
 
+def samples_of_energon(draw: st.DrawFn) -> FileSource:
+    """A part of a folder, all of it, or without some samples and archives."""
+    name, index = draw(st.sampled_from(["split", "some"])), draw(st.booleans())
+    path, found = folder().path / "energon", folder().found
+    if name == "split":
+        samples = [*found["a.tar"], MISSING, *found["c.tar"]]
+    else:
+        kept = [sample for sample in found["a.tar"] if sample["__key__"] not in ("000", "004", "016")]
+        samples = [*kept, *[one for one in found["c.tar"] if type(one) is not dict or one["__key__"] != "001"]]
+    how: dict[str, Any] = {"split_config": f"{name}.json", "dataset_config": None, "index": index}
+    return FileSource(f"energon({how})", lambda: ad.EnergonDataset(path, **how), samples)
+
+
 def chunks_of_litdata(draw: st.DrawFn) -> FileSource:
     """What is in a folder of chunks."""
     how = draw(st.sampled_from([{}, {"index": True}, {"num_parallel_reads": 2}, {"buffer_size": 37}]))
@@ -448,6 +477,7 @@ OTHERS: dict[str, Callable[[st.DrawFn], FileSource]] = {
     "table": batches_of_a_table,
     "litdata": chunks_of_litdata,
     "tfds": samples_of_tfds,
+    "energon": samples_of_energon,
     "stored": stored_items,
     "queued": queued_messages,
 }

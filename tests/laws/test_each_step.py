@@ -69,6 +69,7 @@ FILE_LABELS = {
     "lerobot": "LeRobotDataset(",
     "litdata": "LitDataset(",
     "tfds": "TfdsDataset(",
+    "energon": "EnergonDataset(",
     "fixed": "FixedLengthRecordDataset(",
     "csv": "CsvDataset(",
     "sql": "SqlDataset(",
