@@ -191,8 +191,10 @@ def beside(path: str, name: str) -> str:
     """Return a path that is relative to the folder of a file."""
     if not is_local(name) or os.path.isabs(name):
         return name
-    folder = path.rpartition("/")[0] if "/" in path else "."
-    return os.path.normpath(os.path.join(folder, name)) if is_local(path) else joined(folder, posixpath.normpath(name))
+    if is_local(path):
+        return os.path.normpath(os.path.join(os.path.dirname(path), name))
+    scheme, _, place = path.partition("://")
+    return f"{scheme}://{posixpath.normpath(posixpath.join(posixpath.dirname(place), name))}"
 
 
 def blended(parts: list[Dataset[Any]], weights: Any, how: How) -> Dataset[Any]:
@@ -231,8 +233,8 @@ def joined_at(found: Joined, around: Reference, how: How, subflavors: Mapping[st
         plain = replace(how, shuffle=False)
         other = content_at(part, replace(around, subset=None), plain, subflavors)
         ds = ds.join(other, (key_of_first, "__key__"), cast("Any", JOINS[part.nonmatch]))
-        ds = ds.map(flattened, pure=True) if number else ds
-    return ds if found.names is None else ds.map(Named(tuple(found.names)), pure=True)
+        ds = ds.map(flattened) if number else ds
+    return ds if found.names is None else ds.map(Named(tuple(found.names)))
 
 
 def key_of_first(first: dict[str, Any], *_: Any) -> Any:
@@ -270,9 +272,9 @@ def in_folder(part: Reference, how: How, subflavors: Mapping[str, Any]) -> Datas
     mapped, own = fields_in(part, how)
     ds = samples_in(part, how)
     ds = ds.shuffle(seed=how.seed) if how.shuffle else ds
-    ds = ds if mapped is None else ds.map(mapped, pure=True)
+    ds = ds if mapped is None else ds.map(mapped)
     flavors = {**own, **subflavors}
-    return ds.map(Flavored(flavors), pure=True) if flavors else ds
+    return ds.map(Flavored(flavors)) if flavors else ds
 
 
 def fields_in(part: Reference, how: How) -> tuple[FieldMap | None, dict[str, Any]]:

@@ -3,10 +3,10 @@
     python benchmarks/loaders/formats.py [--quick] [--json FILE]
 
 It needs `pip install -e '.[formats-test]'`; MDS, LitData and Energon are compared where `mosaicml-streaming`, `litdata`
-and `megatron-energon` are installed, too, and Lance where PyTorch is. What is compared is the CPU time of the process, all threads together: on a
-machine with other work it says more than the clock. Samples of WebDataset are a picture of 10 KB, a number and a small
-dict. Parquet is read in batches of 1024 rows of 8 numbers and 64 float32. Rows of ArrayRecord and of Hugging Face's
-datasets are asked for 64 at a time in a loop.
+and `megatron-energon` are installed, too, and Lance where PyTorch is. What is compared is the CPU time of the process,
+all threads together: on a machine with other work it says more than the clock. Samples of WebDataset are a picture of
+10 KB, a number and a small dict. Parquet is read in batches of 1024 rows of 8 numbers and 64 float32. Rows of
+ArrayRecord and of Hugging Face's datasets are asked for 64 at a time in a loop.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -231,7 +232,7 @@ def folders(folder: Path, arguments: Arguments, report: Report, found: Mapping[s
 
 def energon(path: Path, report: Report, rounds: int, made: list[dict[str, Any]]) -> None:
     """The same samples in a folder of Energon, in order and shuffled; its own loader in this process."""
-    from megatron.energon import DefaultTaskEncoder, WorkerConfig, get_loader, get_val_dataset
+    from megatron.energon import DefaultTaskEncoder, WorkerConfig, get_loader, get_train_dataset, get_val_dataset
     from megatron.energon.flavors.webdataset.prepare import WebdatasetPreparator
 
     samples = [{"npy": one["array"], "cls": one["cls"], "txt": one["text"]} for one in made]
@@ -244,11 +245,22 @@ def energon(path: Path, report: Report, rounds: int, made: list[dict[str, Any]])
         def batch(self, samples: Any) -> Any:
             return samples[0]
 
-    theirs = get_loader(
-        get_val_dataset(path, split_part="train", worker_config=config, batch_size=1, task_encoder=Encoder())
-    )
-    ours = ad.EnergonDataset(path, index=True)
-    against(report, "Energon", len(made), AtLeast(2), rounds, ours, "energon, in order", {False: theirs, True: theirs})
+    how: dict[str, Any] = {"split_part": "train", "worker_config": config, "batch_size": 1, "task_encoder": Encoder()}
+    in_order = get_loader(get_val_dataset(path, **how))
+    endless = get_loader(get_train_dataset(path, **how, shuffle_buffer_size=100, max_samples_per_sequence=100))
+    ours, count = ad.EnergonDataset(path, index=True), len(made)
+    shuffled = ours.shuffle(seed=0)
+    for title, own, theirs in (("", ours, lambda: in_order), (", shuffled", shuffled, lambda: islice(endless, count))):
+        compare(
+            report,
+            f"Energon, a sample{title}",
+            count,
+            AtLeast(2),
+            rounds,
+            lambda own=own: read(own),
+            "energon",
+            lambda theirs=theirs: read(theirs()),
+        )
 
 
 CAPTIONS = """
@@ -328,17 +340,8 @@ def zarr_arrays(folder: Path, arguments: Arguments, report: Report) -> None:
 def main() -> None:
     """Write the files, run every part and print the table."""
     arguments = parse_arguments(__doc__ or "")
-    packages = (
-        "pyarrow",
-        "webdataset",
-        "datasets",
-        "array_record",
-        "msgspec",
-        "mosaicml-streaming",
-        "litdata",
-        "megatron-energon",
-    )
-    found = installed((*packages, "pylance", "torch", "zarr"))
+    packages = ("pyarrow", "webdataset", "datasets", "array_record", "msgspec")
+    found = installed((*packages, "mosaicml-streaming", "litdata", "megatron-energon", "pylance", "torch", "zarr"))
     report = Report("Formats, from the page cache")
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)

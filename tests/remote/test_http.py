@@ -439,3 +439,18 @@ def test_a_reader_leaves_a_file_of_unknown_length_at_once(server: Web, tmp_path:
     server.fault = lambda number, request: "slow"
     with ad.TFRecordDataset(url).prefetch(2).iterate() as elements:
         assert next(elements) == made[0]
+
+
+def test_a_folder_of_energon(server: Web, tmp_path: Path) -> None:
+    samples = ad.Dataset.from_list([{"__key__": f"{number}", "txt": f"#{number}"} for number in range(9)])
+    names = [Path(path).name for path in samples.write_webdataset(tmp_path / "a", 3)]
+    for name in names:
+        server.put(f"a/{name}", (tmp_path / "a" / name).read_bytes())
+    split = {"split_parts": {"train": names}, "exclude": [f"{names[0]}/1"]}
+    server.put("a/.nv-meta/split.json", json.dumps(split).encode())
+    expected = [f"#{number}" for number in (0, *range(2, 9))]
+    how: dict[str, Any] = {"split_config": "split.json", "dataset_config": None}
+    assert [sample["txt"] for sample in ad.EnergonDataset(f"{server.url}/a", **how)] == expected
+    ds = ad.EnergonDataset(f"{server.url}/a", **how, index=True, cache_dir=tmp_path / "cache")
+    assert [ds[number]["txt"] for number in range(len(ds))] == expected
+    assert sorted(sample["txt"] for sample in ds.shuffle(seed=1)) == expected
