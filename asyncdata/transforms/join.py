@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from operator import itemgetter
 from typing import Any, Final, Literal, cast, final
 
@@ -99,6 +99,9 @@ class Join(Node):
                 f"dataset, got {on!r:.80}"
             )
         return Join(plan, other, JoinKey.of(pair[0], plan), JoinKey.of(pair[1], other), how)
+
+    def over(self, *inputs: Node) -> Join:
+        return replace(self.with_inputs(*inputs), keys=KeyIndexOf())
 
     def stage(self) -> Merge:
         return Merge(self.blocks, waits=self.key.is_async or self.other_key.is_async)
