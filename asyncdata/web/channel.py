@@ -16,6 +16,7 @@ from asyncdata.runtime.queue import LoopSignal
 from asyncdata.system import forks
 from asyncdata.system.closing import Closable
 from asyncdata.web.lag import Admission, AdmissionEndedError, Admitting, LagLimit, Staleness
+from asyncdata.web.pace import ChannelReader
 
 __all__ = ("Channel", "ChannelQueue", "Taken", "check_admission", "check_version", "limit_of", "queue_of", "version_of")
 
@@ -157,7 +158,7 @@ def queue_of(channel: Channel) -> ChannelQueue:
 
 def listed(items: Iterable[Any]) -> list[Any]:
     """Return items as a list; `PlanError` for a value that is one item, or a table."""
-    if type(items) is list:
+    if type(items) is list:  # in a tenth of the time
         return cast("list[Any]", items).copy()
     if is_table(items):
         raise PlanError(
@@ -280,7 +281,7 @@ class ChannelQueue:
         self.lock = forks.lock()
         self.chunks: deque[Chunk] = deque()
         self.senders: deque[Sender] = deque()
-        self.readers: list[LoopSignal] = []
+        self.readers: list[ChannelReader] = []
         self.items = self.bytes = self.sent = self.taken = self.dropped = 0
         self.closed = False
         self.error: BaseException | None = None
@@ -341,6 +342,8 @@ class ChannelQueue:
             if (self.senders and self.senders[0] is not sender) or not self.fits(chunk):
                 if sender is not None:
                     sender.woken = False
+                for reader in self.readers:
+                    reader.hurry()
                 return False
             if sender is not None:
                 self.senders.popleft()
@@ -355,7 +358,7 @@ class ChannelQueue:
                     self.limit.sent(chunk.admission)
             self.wake_sender()
         for reader in self.readers:
-            reader.notify()
+            reader.sent(self.items)
         return True
 
     async def put_later(self, chunk: Chunk) -> None:
@@ -401,13 +404,13 @@ class ChannelQueue:
         for signal in waiting:
             signal.notify()
         for reader in self.readers:
-            reader.notify()
+            reader.hurry()
 
     # for readers
 
     @contextmanager
-    def read_by(self, reader: LoopSignal) -> Generator[None]:
-        """Notify a reader of items that are sent within the block."""
+    def read_by(self, reader: ChannelReader) -> Generator[None]:
+        """Tell a reader of items that are sent within the block."""
         with self.lock:
             self.readers = [*self.readers, reader]
         try:
@@ -416,9 +419,9 @@ class ChannelQueue:
             with self.lock:
                 self.readers = [other for other in self.readers if other is not reader]
 
-    def ready(self) -> bool:
-        """Return whether there are items, or the channel has ended."""
-        return self.items > 0 or self.closed
+    def ready(self, enough: int) -> bool:
+        """Return whether there are enough items, or some and a sender that waits, or the channel has ended."""
+        return self.items >= enough or (self.items > 0 and len(self.senders) > 0) or self.closed
 
     def take(self, limit: int, stale: Callable[[float, int | None], bool] | None) -> Taken | None:
         """Return at most `limit` items, none of them stale; `None` if there is none."""

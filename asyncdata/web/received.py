@@ -13,9 +13,9 @@ from asyncdata.executors.scope import Scope
 from asyncdata.graph.node import ELSEWHERE, Node
 from asyncdata.graph.stages import Produce
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
-from asyncdata.runtime.queue import LoopSignal
 from asyncdata.runtime.tickets import Ordinals, Position, Ticket
 from asyncdata.web.channel import Channel, Taken, queue_of
+from asyncdata.web.pace import ChannelReader
 from asyncdata.web.schema import Schema
 
 __all__ = ("Freshness", "Received")
@@ -123,12 +123,13 @@ class Received(Node):
                 "from_channel(Channel): the channel is closed and was read to its end, and it can be read only once; "
                 "for several epochs store the elements with cache()"
             )
-        signal = LoopSignal(scope.loop, threadsafe=True)
-        with queue.read_by(signal):
+        reader = ChannelReader(scope.loop)
+        with queue.read_by(reader):
             while True:
-                await signal.until(queue.ready)
+                await reader.until(queue.ready, want.items)
                 stale = None if self.freshness is None else self.freshness.now(time.monotonic)
                 if (taken := queue.take(want.items, stale)) is not None:
+                    reader.took(len(taken.items) < want.items)
                     yield self.block(taken)
                 elif queue.closed and not queue.items:
                     break
