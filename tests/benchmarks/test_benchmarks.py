@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -113,7 +114,8 @@ def test_training_on_many_cores_is_measured_on_a_device(tmp_path: Path) -> None:
 def test_formats_are_measured_where_their_packages_are(tmp_path: Path) -> None:
     pytest.importorskip("array_record")
     assert "JSON Lines, a line of 900 B" in run("loaders/formats", "--json", str(tmp_path / "rows.json"))
-    assert len(json.loads((tmp_path / "rows.json").read_text())["rows"]) == 8
+    expected = 12 if find_spec("torch") else 10  # Lance's own reader, of two rows, needs it
+    assert len(json.loads((tmp_path / "rows.json").read_text())["rows"]) == expected
 
 
 @pytest.mark.torch
