@@ -456,7 +456,8 @@ class Transformations(Grouping[T_co]):
         `on` is a field of the elements (a key of a dict, a place in a tuple) or a function that returns the key; or two
         of these, the second for `dataset`. Keys are numbers, strings, bytes, arrays, `None`, and tuples and dicts of
         these. An element without a match is left out; with `how="left"` it is paired with `None`; with `how="exact"` it
-        is a `KeyError` in its place.
+        is a `KeyError` in its place. A key of another kind than all those of `dataset`, such as a number where they are
+        text, is a `TypeError` in the element's place, as it would never match.
 
         `dataset` must have random access, as files with `index=True` have. Its elements are read once for their keys;
         of each 16 bytes are held, for more than 4 million keys in a temporary file. Matches are read by number, for

@@ -66,8 +66,8 @@ def canonical_structure(value: Any, kind: type[Any]) -> bytes:
     if issubclass(kind, dict):
         return b"{" + b"".join(sorted(map(several, value.items())))
     raise StructureError(
-        f"a {kind.__name__} cannot be a key; give distinct a key function that returns numbers, strings, bytes, "
-        "arrays, or tuples and dicts of these"
+        f"a {kind.__name__} cannot be a key; give a key function that returns numbers, strings, bytes, arrays, or "
+        "tuples and dicts of these"
     )
 
 

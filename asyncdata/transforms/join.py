@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
-from operator import itemgetter
 from typing import Any, Final, Literal, cast, final
 
 import numpy as np
@@ -32,6 +31,11 @@ HOW: Final[tuple[How, ...]] = ("inner", "left", "exact")
 
 On = Field | Callable[..., Any]
 
+KINDS: Final = {b"s": "text", b"b": "bytes", b"(": "a tuple", b"{": "a dict", b"a": "an array", b"t": "a tensor"}
+"""What keys are, by the first of their bytes; those of other numbers begin in several ways."""
+
+NONE: Final = canonical(None)
+
 READ: Final = 1024
 """How many elements are read at once for their keys."""
 
@@ -54,18 +58,45 @@ class JoinKey(Labeller):
             return call
         (name,) = fields_of("join", "on", on)
         check_fields("join", "on", (name,), plan.signature)
-        call = JoinKey("join", itemgetter(name), spread=False)
+        call = JoinKey("join", FieldOf(name), spread=False)
         call.name = call.shown = call.label = f"join({name!r})"
         return call
 
 
-class KeyIndexOf:
-    """Holds the index of a dataset's keys once it is made. It is made again where a plan is sent to."""
+@final
+@dataclass(frozen=True)
+class FieldOf:
+    """Returns a field of elements. Its error says which fields there are."""
 
-    __slots__ = ("index",)
+    name: Field
+
+    def __call__(self, element: Any) -> Any:
+        try:
+            return element[self.name]
+        except (LookupError, TypeError) as error:
+            fields: Any = type(element).__name__
+            if isinstance(element, Mapping):
+                fields = [*cast("Mapping[Any, Any]", element)]
+            error.add_note(
+                f"join(on=) names the field {self.name!r}, and the element is {fields!r:.300}: on=(this, other) gives "
+                "each dataset a field, or a function that returns the key"
+            )
+            raise
+
+
+def kind_of(key: bytes) -> str:
+    """Return what kind of value a key is, in its form of bytes."""
+    return KINDS.get(key[:1], "a number") if key != NONE else ""
+
+
+class KeyIndexOf:
+    """Holds the index of a dataset's keys, and their kinds, once it is made. It is made again where a plan is sent."""
+
+    __slots__ = ("index", "kinds")
 
     def __init__(self) -> None:
         self.index: KeyIndex | None = None
+        self.kinds = set[str]()
 
     def __reduce__(self) -> Any:
         return KeyIndexOf, ()
@@ -184,7 +215,9 @@ class Join(Node):
         try:
             async with aclosing(self.keyed_others(scope, Demand(READ), FRESH)) as source:
                 async for block in source:
-                    writer.add([key_hash(self.pair_of(item)[0]) for item in block.items])
+                    keys = [self.pair_of(item)[0] for item in block.items]
+                    self.keys.kinds.update(map(kind_of, keys))
+                    writer.add([*map(key_hash, keys)])
             return writer.finish()
         finally:
             writer.close()
@@ -250,13 +283,30 @@ class Join(Node):
         """Return the pairs of a block, for the row and the element that match those at some places."""
         items, places = list[Any](), list[int]()
         for place, item in enumerate(block.items):
-            if place in matches or type(item) is Failure or self.how != "inner":
+            found = item
+            if place not in matches and type(item) is not Failure and self.is_unlike(item[0]):
+                found = self.unlike(item[0], block.tickets[place])
+            if place in matches or type(found) is Failure or self.how != "inner":
                 _, other = matches.get(place, (None, None))
-                items.append(self.result(item, other, block.tickets[place]))
+                items.append(self.result(found, other, block.tickets[place]))
                 places.append(place)
         at = dict(zip(matches, self.other.address([row for row, _ in matches.values()]), strict=True))
         tickets = JoinTickets(block.tickets, places, [at.get(place) for place in places], digest)
         return Block(items, tickets, Failure in set(map(type, items)))
+
+    def is_unlike(self, key: bytes) -> bool:
+        """Return whether a key is of another kind than all keys of the other dataset."""
+        kinds = self.keys.kinds - {""}
+        return len(kinds) == 1 and key != NONE and kind_of(key) not in kinds
+
+    def unlike(self, key: bytes, ticket: Ticket) -> Failure:
+        """Return the failure of an element whose key equals none of the other dataset, whatever their values are."""
+        (other,) = self.keys.kinds - {""}
+        error = TypeError(
+            f"the key is {kind_of(key)}, and in the other dataset each key is {other}, which is never equal: convert "
+            "one, as by on=('id', lambda row: int(row['id']))"
+        )
+        return noted(error, self.label(), ticket)
 
     def result(self, item: Any, other: Any, ticket: Ticket) -> Any:
         """Return the pair of an element and what matches it, each with its key; or what failed."""

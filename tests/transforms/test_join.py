@@ -69,6 +69,31 @@ def test_equal_values_are_one_key_and_others_are_not() -> None:
     assert [other for _, other in pairs] == [0, 0, 1, None, 2, 3]
 
 
+@pytest.mark.parametrize("how", ["inner", "left", "exact"])
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [([1, 2], "key is a number, and in .* is text"), ([b"1"], "is bytes,"), ([np.array(["1", "2"])], "is an array,")],
+)
+def test_keys_of_another_kind_are_an_error(how: Any, keys: list[Any], message: str) -> None:
+    texts = rows(id=["1", None], text=["one", "none"])
+    own = ["1", *keys, None]
+    pairs = ad.Dataset.range(len(own)).join(texts, (own.__getitem__, "id"), how)
+    with pairs.iterate() as elements:
+        assert next(elements)[1]["text"] == "one"
+        for _ in keys:
+            with pytest.raises(TypeError, match=message):
+                next(elements)
+        assert next(elements)[1]["text"] == "none"
+
+
+def test_a_field_that_is_not_there_is_named_with_those_that_are() -> None:
+    ds = ad.Dataset.range(2).map(lambda x: {"image_id": x})
+    for pairs in (ds.join(ds, ("id", "image_id")), ds.join(ds, ("image_id", "id"))):
+        with pytest.raises(KeyError) as caught:
+            list(pairs)
+        assert "names the field 'id', and the element is ['image_id']: on=(this, other)" in caught.value.__notes__[0]
+
+
 def test_equal_keys_of_the_other_dataset_are_an_error() -> None:
     ds = ad.Dataset.range(3).join(ad.Dataset.from_list([7, 8, 9, 8]), itself)
     with pytest.raises(ad.PlanError, match=r"elements 1 and 3 of the other dataset have the same key"):
