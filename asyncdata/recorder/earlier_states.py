@@ -56,7 +56,8 @@ def run_of(logs: Logs, step: int, epoch: int | None) -> Run:
     epochs = sorted({run.epoch for run in found})
     if not found:
         where = "" if epoch is None else f" of epoch {epoch}"
-        why = "; ".join([*logs.faults, *logs.notes])
+        last = [f"the last step is {max(run.stop for run in logs.runs) - 1}"] if logs.runs and epoch is None else []
+        why = "; ".join([*last, *logs.faults, *logs.notes])
         raise DataLossError(f"no run in the log came to step {step}{where}{why and f': {why}'}")
     if len(epochs) > 1:
         raise PlanError(f"step {step} is in the epochs {', '.join(map(str, epochs))}: say which with epoch=")

@@ -196,7 +196,7 @@ def check_record(record: Mapping[str, Any]) -> Record:
         )
     if others := [name for name in record if name not in NAMES]:  # no record has it, so none would be left out
         raise PlanError(
-            f"a record to leave out has no {others[0]!r}, but some of {', '.join(NAMES)}; got {record!r:.120}"
+            f"a record to leave out is described by {', '.join(NAMES)}, not by {others[0]!r}; got {record!r:.120}"
         )
     return dict(record)
 

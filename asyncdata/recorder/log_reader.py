@@ -320,7 +320,9 @@ def step_origin(logs: Logs, step: int, epoch: int | None) -> dict[str, Any]:
     found = [run for run in logs.runs if step in run.steps and epoch in (None, run.epoch)]
     epochs = {run.epoch for run in found}
     if not found:
-        raise DataLossError(f"the log has no step {step}{'' if epoch is None else f' in epoch {epoch}'}")
+        last = max((max(run.steps, default=-1) for run in logs.runs if epoch in (None, run.epoch)), default=-1)
+        where = "" if epoch is None else f" in epoch {epoch}"
+        raise DataLossError(f"the log has no step {step}{where}{f', the last is {last}' if last >= 0 else ''}")
     if len(epochs) > 1:
         raise PlanError(f"step {step} is in the epochs {', '.join(map(str, sorted(epochs)))}: say which with --epoch")
     run = found[-1]

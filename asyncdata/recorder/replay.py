@@ -8,7 +8,7 @@ from itertools import groupby
 from typing import Any, Final, Generic, Self, TypeVar, cast
 
 from asyncdata.checkpoint import ResumePoint, place_of_origins
-from asyncdata.errors import ResumeError, annotate
+from asyncdata.errors import PlanError, ResumeError, annotate
 from asyncdata.graph.node import Node, nodes_of
 from asyncdata.identity.exclusion import exclusion_digest
 from asyncdata.iterator import DatasetIterator
@@ -90,6 +90,8 @@ class Replay(Closable, Generic[T]):
 
 def replayed(plan: Node, origins: Iterable[Origin], options: Options) -> Replay[Any]:
     """Return the elements with these origins; raise for the first that cannot be had again."""
+    if isinstance(origins, Mapping):
+        raise PlanError("replay() takes a list of origins, got one: put it into a list")
     listed = [check_origin(origin) for origin in origins]
     for node in nodes_of(plan):
         if node.once and listed:

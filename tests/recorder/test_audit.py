@@ -317,7 +317,7 @@ def test_the_commands_audit_and_replay(tmp_path: Path, capsys: pytest.CaptureFix
     left = [x for batch in without for x in batch]
     assert sorted(left) == sorted({*range(10)} - {*batches[1]})
     assert main(["replay", str(log), f"{program}:ds", "--step", "9"]) == 1
-    assert "no step 9" in capsys.readouterr().err
+    assert "no step 9, the last is 2" in capsys.readouterr().err
     assert main(["trace-record", "range(10):7", f"{program}:ds", str(log)]) == 0
     (step,) = [step for step, batch in enumerate(batches) if 7 in batch]
     assert f"epoch 0, step {step} of the one process: range(10) index 7" in capsys.readouterr().out

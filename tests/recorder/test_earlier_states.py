@@ -97,7 +97,7 @@ def test_what_the_log_does_not_have_or_is_not_so_now_is_an_error(tmp_path: Path)
     read(ds, 6)
     assert next(ds.iterate(state=ds.state_before(5))) == b"5"
     for step in (7, 10):
-        with pytest.raises(ad.DataLossError, match=f"no run in the log came to step {step}"):
+        with pytest.raises(ad.DataLossError, match=f"no run in the log came to step {step}: the last step is 5"):
             ds.state_before(step)
     with pytest.raises(ad.ResumeError):
         ds.batch(2).state_before(3)

@@ -177,6 +177,8 @@ def test_an_origin_of_something_else_is_an_error(change: dict[str, Any], message
         origin = elements.origin()
     with pytest.raises(ad.ResumeError, match=message):
         list(ds.replay([{**origin, **change}]))
+    with pytest.raises(ad.PlanError, match="put it into a list"):
+        ds.replay(origin)
 
 
 def test_what_can_be_read_only_once_says_which_step_cannot_be_replayed() -> None:
