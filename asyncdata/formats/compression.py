@@ -231,12 +231,12 @@ class ZlibReader:
 
 def cut_short(name: str, at: int) -> DataLossError:
     """Return the error for a stream that ends too early."""
-    return DataLossError(f"{name}: the compressed stream is cut short: at byte {at} of the file more was expected")
+    return DataLossError(f"{name}: the compressed stream is cut short: at byte {at} more was expected")
 
 
 def corrupt(name: str, at: int, error: Exception) -> DataLossError:
     """Return the error for a stream that is damaged at a byte of the file, or in the 16 KB after it."""
-    return DataLossError(f"{name}: the compressed stream is corrupt at byte {at} of the file: {error}")
+    return DataLossError(f"{name}: the compressed stream is corrupt at byte {at}: {error}")
 
 
 def before_error(decompress: Callable[[memoryview], bytes], data: memoryview) -> Iterator[bytes]:

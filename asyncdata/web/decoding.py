@@ -31,6 +31,11 @@ LINE: Final = re.compile(rb"\S[^\n]*")
 
 BYTE: Final = re.compile(r" ?\(byte (\d+)\)")
 
+TRAILING: Final = "JSON is malformed: trailing characters"
+
+COMPRESSED: Final = {"gzip": b"\x1f\x8b", "zstd": b"\x28\xb5\x2f\xfd"}
+"""How compressed bodies begin."""
+
 
 class BodyError(ValueError):
     """A body that is refused, with the status of the reply, and the number of the wrong line if the body has lines."""
@@ -173,7 +178,7 @@ class BodyDecoder:
         except MismatchError as error:
             raise InvalidItemError(error, len(self.items), line) from None
         except (ValueError, RecursionError) as error:
-            raise malformed(error, line) from None
+            raise malformed(error, line, data) from None
         except Exception as error:  # of a validator of the user's
             raise UndecodableError(error, line) from error
 
@@ -196,7 +201,7 @@ class BodyDecoder:
         try:
             return json_decoder().decode(line)
         except (ValueError, RecursionError) as error:
-            raise malformed(error, number) from None
+            raise malformed(error, number, line) from None
 
     def made(self, data: bytes, line: int | None) -> Any:
         """Return what the user's function makes from some bytes."""
@@ -231,13 +236,21 @@ class BodyDecoder:
         return BodyError(413, f"{where} has more than {self.max_item_bytes} bytes", line)
 
 
-def malformed(error: Exception, line: int | None) -> BodyError:
+def malformed(error: Exception, line: int | None, data: bytes) -> BodyError:
     """Return the error for a line or an element that is no JSON or MessagePack."""
     if line is None:
-        return BodyError(400, str(error))
+        return BodyError(400, f"{error}{cure_of(data, error)}")
     column = BYTE.search(str(error))
     where = f" at byte {column[1]} of the line" if column else ""
-    return BodyError(400, f"line {line}: {BYTE.sub('', str(error))}{where}", line)
+    return BodyError(400, f"line {line}: {BYTE.sub('', str(error))}{where}{cure_of(data, error)}", line)
+
+
+def cure_of(data: bytes, error: Exception) -> str:
+    """Say what a request lacks, if its bytes tell."""
+    if TRAILING in str(error) and b"\n" in data.strip():
+        return "; values on a line each are application/x-ndjson"
+    name = next((name for name, magic in COMPRESSED.items() if data.startswith(magic)), None)
+    return f"; it begins as {name} does: say so by Content-Encoding: {name}" if name else ""
 
 
 def elements_of(form: str, body: bytes) -> list[bytes] | None:
@@ -257,7 +270,7 @@ def malformed_body(form: str, body: bytes, error: Exception) -> BodyError:
     """Return the error for a body that is no JSON or MessagePack."""
     column = BYTE.search(str(error))
     line = body.count(b"\n", 0, int(column[1])) + 1 if column and form == "json" else None
-    return BodyError(400, str(error), line)
+    return BodyError(400, f"{error}{cure_of(body, error)}", line)
 
 
 def json_lines(data: bytes) -> list[Any]:

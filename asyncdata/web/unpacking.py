@@ -20,7 +20,7 @@ class EncodingError(BodyError):
 
     def __init__(self, encoding: str) -> None:
         self.accepted = accepted_encodings()
-        super().__init__(415, f"Content-Encoding must be one of {self.accepted}, once, got {encoding!r:.80}")
+        super().__init__(415, f"Content-Encoding must be one of {self.accepted}, and only one, got {encoding!r:.80}")
 
 
 @final
@@ -29,7 +29,7 @@ class Unpacker:
 
     def __init__(self, encoding: str, max_bytes: int) -> None:
         try:
-            self.content = ContentDecoder(encoding, encoding)
+            self.content = ContentDecoder(encoding, f"the body with Content-Encoding: {encoding}")
         except (ValueError, MissingDependencyError):
             raise EncodingError(encoding) from None
         self.max_bytes = max_bytes

@@ -111,6 +111,21 @@ def test_an_encoding_that_is_not_read_is_told_with_those_that_are() -> None:
             assert (reply.status_code, "Accept-Encoding" in reply.headers) == (415, False)
 
 
+def test_what_a_request_does_not_say_of_its_body_is_told() -> None:
+    """Also what is wrong with one that says something else."""
+    with client_of(ingest_app(ad.Channel())) as client:
+        for kind in ("application/x-ndjson", "application/json"):
+            for name in ("gzip", "zstd"):
+                reply = client.post("/ingest", content=PACK[name](LINES), headers={"Content-Type": kind})
+                assert f"say so by Content-Encoding: {name}" in reply.json()["error"]
+        for schema in (None, int):
+            with client_of(ingest_app(ad.Channel(), schema=schema)) as typed:
+                reply = typed.post("/ingest", content=b"1\n2\n", headers={"Content-Type": "application/json"})
+                assert "values on a line each are application/x-ndjson" in reply.json()["error"]
+        reply = sent(client, "application/json", b"[1]", "gzip")
+        assert "the body with Content-Encoding: gzip: the compressed stream is corrupt" in reply.json()["error"]
+
+
 def test_without_its_package_an_encoding_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
     def missing() -> Any:
         raise ad.MissingDependencyError("no zstd")
