@@ -80,6 +80,9 @@ def opened_media(contents: bytes | str | os.PathLike[str]) -> Generator[tuple[An
             )
         with open(path, "rb") as file:
             yield file, path
+    elif hasattr(contents, "dtype"):  # whose bytes could be read
+        kind = type(contents).__name__
+        raise PlanError(f"a path on this machine or the bytes of a file are decoded, got {kind}: {contents!r:.80}")
     else:
         yield io.BytesIO(contents), f"{len(contents)} bytes"
 

@@ -200,6 +200,16 @@ def as_files(plan: Node) -> Node:
     return Items([*map(fsdecode, names)], files=True) if all(isinstance(name, (str, bytes)) for name in names) else plan
 
 
+def one_path(method: str, filename: Any, storage: StorageOptions | None, hint: str = "") -> str:
+    """Return the only path that a reader takes, as a string; `PlanError` if it is not one, or several."""
+    if isinstance(filename, (str, bytes, PathLike)):
+        return checked(method, filename, storage)
+    raise PlanError(
+        f"{method} takes one path or URL, got {type(filename).__name__}: {filename!r:.80}; several are a dataset each, "
+        f"which concatenate or sample_from_datasets puts together{hint}"
+    )
+
+
 def checked(method: str, filename: Any, storage: StorageOptions | None = None) -> str:
     """Return a file name as a string; raise if it is not one, or if its scheme is not supported."""
     try:

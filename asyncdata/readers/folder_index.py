@@ -25,8 +25,11 @@ def reading_index(folder: str, what: str, storage: StorageOptions | None, name: 
     path = joined(folder, name)
     try:
         content = blocking(lambda: read_head(path, LARGEST_INDEX, storage))
-    except FileNotFoundError as error:
-        error.add_note(f"a folder of {what} has a file {name}: give the folder in which that is")
+    except (FileNotFoundError, NotADirectoryError) as error:
+        error.add_note(
+            f"a folder of {what} has a file {name}: give the folder in which that is, here or by URL; a name on a "
+            "hub is neither"
+        )
         raise
     try:
         yield json.loads(content)

@@ -15,7 +15,7 @@ from asyncdata.dataset import Dataset
 from asyncdata.errors import DataLossError, PlanError
 from asyncdata.executors.function_call import Call
 from asyncdata.formats.arrow_columns import arrow
-from asyncdata.readers.files import CacheFolder, StorageMapping, checked
+from asyncdata.readers.files import CacheFolder, StorageMapping, one_path
 from asyncdata.readers.folder_index import inside, joined, reading_index
 from asyncdata.sources.file_list_digest import stamps
 from asyncdata.sources.in_memory import Range
@@ -84,7 +84,7 @@ class LeRobotDataset(Dataset[dict[str, Any]]):
         """
         arrow("pyarrow.parquet", METHOD)  # raises here if it is not installed
         storage = StorageOptions.of(METHOD, storage_options, cache_dir)
-        root = checked(METHOD, filenames, storage)
+        root = one_path(METHOD, filenames, storage)
         info = info_of(root, storage)
         chosen = chosen_features(info.features, columns)
         windows = windows_of(delta_timestamps, chosen, info.fps, tolerance_s)
@@ -163,15 +163,26 @@ def chosen_features(features: dict[str, Any], columns: Any) -> dict[str, Any]:
 
 def windows_of(given: Any, features: Mapping[str, Any], fps: float, tolerance: float) -> dict[str, list[int]]:
     """Return the frames of each window, counted from the frame in question; `PlanError` if they are none."""
+    if not isinstance(given, (Mapping, type(None))):
+        raise PlanError(
+            f"{METHOD}(delta_timestamps=) must be a dict of lists of times in seconds, such as {{'action': [0, 0.1]}}, "
+            f"got {given!r:.80}"
+        )
     found: dict[str, list[int]] = {}
-    for name, deltas in cast("Mapping[str, Sequence[float]]", given or {}).items():
+    for name, times in cast("Mapping[str, Any]", given or {}).items():
         if name not in features:
             raise PlanError(
-                f"{METHOD}(delta_timestamps=): there is no feature {name!r}, the features are {[*features]}"
+                f"{METHOD}(delta_timestamps=): there is no feature {name!r} among those that are read: {[*features]}"
             )
+        try:
+            deltas = [float(time) for time in times]
+        except (TypeError, ValueError):
+            raise PlanError(
+                f"{METHOD}(delta_timestamps=): the times of {name!r} must be a list of seconds, got {times!r:.80}"
+            ) from None
         found[name] = [round(delta * fps) for delta in deltas]
         wrong = [delta for delta in deltas if abs(delta * fps - round(delta * fps)) / fps > tolerance]
-        if wrong or not found[name]:
+        if wrong or not deltas:
             raise PlanError(
                 f"{METHOD}(delta_timestamps=): times of {name!r} must be multiples of {1 / fps:g} s, as the folder has "
                 f"{fps:g} frames per second, got {wrong[0] if wrong else deltas!r:.80}"

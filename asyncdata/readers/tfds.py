@@ -13,7 +13,7 @@ from asyncdata.executors.function_call import Call
 from asyncdata.formats.tfds_features import ExampleDecoder, class_labels, feature_of
 from asyncdata.formats.tfds_splits import Piece, Split, pieces_of, splits_in
 from asyncdata.readers.array_record import array_records_of
-from asyncdata.readers.files import CacheFolder, FileArguments, StorageMapping, checked
+from asyncdata.readers.files import CacheFolder, FileArguments, StorageMapping, one_path
 from asyncdata.readers.folder_index import inside, joined, reading_index
 from asyncdata.readers.tfrecord import records_of
 from asyncdata.sources.array_record import array_record
@@ -72,7 +72,7 @@ class TfdsDataset(Dataset[dict[str, Any]]):
         `index`, and must be local. Files of other formats, and features of kinds that are not supported, are an error.
         """
         storage = StorageOptions.of(METHOD, storage_options, cache_dir)
-        root = checked(METHOD, filenames, storage)
+        root = one_path(METHOD, filenames, storage)
         indexed = bool(check_flag(METHOD, "index", index))
         with reading_index(root, "TensorFlow Datasets", storage, "dataset_info.json") as info:
             kind, splits = str(info.get("fileFormat", "tfrecord")), splits_in(info)

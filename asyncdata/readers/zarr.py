@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from asyncdata.dataset import Dataset
 from asyncdata.errors import PlanError
-from asyncdata.readers.files import Filename, StorageMapping, checked
+from asyncdata.readers.files import Filename, StorageMapping, one_path
 from asyncdata.sources.table_rows import TableRows
 from asyncdata.sources.zarr_table import METHOD, ZarrTable, zarr
 from asyncdata.storage import StorageOptions
@@ -48,7 +48,7 @@ class ZarrDataset(Dataset[Any]):
         """
         zarr()  # raises here if it is not installed
         storage = StorageOptions.of(METHOD, storage_options)
-        uri = checked(METHOD, filename, storage)
+        uri = one_path(METHOD, filename, storage, "; an array that is open is for Dataset.from_source")
         if isinstance(arrays, str) or (arrays is not None and (not arrays or {*map(type, arrays)} != {str})):
             raise PlanError(f"{METHOD}(arrays=) must be a list of names, got {arrays!r:.80}")
         if element not in ("row", "chunk"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -48,6 +49,8 @@ PLACE: Final = re.compile(r",? ?[^\s,]*\.rs:\d+(:\d+)?")
 """A place in the package's code, in its errors."""
 
 NOT_FOUND: Final = "not found"
+
+NO_FIELD: Final = "No field named"
 
 EXPECTED: Final = (OSError, ValueError, RuntimeError, NotImplementedError)
 """Errors of the package. It may also panic, which no class of exceptions but `BaseException` covers."""
@@ -107,7 +110,8 @@ class LanceTable:
         try:
             self.scanner(filter=filters).explain_plan()
         except (ValueError, OSError) as error:
-            raise PlanError(f"{METHOD}({self.shown}): {reason_of(error)}") from None
+            reason, names = reason_of(error), f" The columns are {self.dataset.schema.names!r:.300}"
+            raise PlanError(f"{METHOD}({self.shown}): {reason}{names if NO_FIELD in reason else ''}") from None
 
     def scanner(self, **how: Any) -> Any:
         """Return a reader of some rows, which decodes blobs too."""
@@ -226,14 +230,23 @@ def reopened(digest: str, uri: str, version: int, columns: Any, storage: Storage
 def opened(uri: str, version: int | str | None, storage: StorageOptions | None) -> tuple[Any, str]:
     """Return the package's dataset, and the digest of its rows."""
     path, options = (store_for(uri)[1], None) if is_local(uri) else (uri, options_for(uri, storage))
-    name = f"{METHOD}({without_query(uri)}) cannot be opened"
+    name = f"{METHOD}({without_query(uri)})"
+    if is_local(uri) and os.path.isfile(path):
+        raise NotADirectoryError(f"{name}: it is a file, and a Lance dataset is a folder")
     try:
-        found = attempt(name, lambda: lance().dataset(path, version=version, storage_options=options))
-        return found, attempt(name, lambda: digest_of(found))
+        what = f"{name} cannot be opened"
+        found = attempt(what, lambda: lance().dataset(path, version=version, storage_options=options))
+        return found, attempt(what, lambda: digest_of(found))
     except DataLossError as error:
-        if NOT_FOUND in str(error).lower():
+        if NOT_FOUND not in str(error).lower():
+            raise
+        if version is None:
             raise FileNotFoundError(str(error)) from None
-        raise
+    newest, _ = opened(uri, None, storage)
+    raise FileNotFoundError(
+        f"{name} has no version {version!r}: the newest is {newest.version}, older ones may have been removed, and the "
+        f"tags are {[*newest.tags.list()]!r:.300}"
+    )
 
 
 def attempt(what: str, call: Callable[[], Any]) -> Any:

@@ -224,6 +224,8 @@ class ParsedFile(Node):
             error.add_note("the path looks like a pattern: Dataset.list_files gives the files that match")
         elif isinstance(error, FileNotFoundError) and BRACES.search(self.shown):
             error.add_note("braces stand for themselves: give a list of paths, which the package braceexpand makes")
+        elif isinstance(error, IsADirectoryError):
+            error.add_note(f"give the files in it: Dataset.list_files({self.shown.rstrip('/') + '/*'!r})")
 
     def contents_of(self, scope: Scope, offset: int) -> Any:
         """Return the file's bytes from `offset` on, which `parts` reads; the caller closes them."""

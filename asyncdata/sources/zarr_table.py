@@ -133,8 +133,8 @@ def arrays_in(uri: str, names: Sequence[str] | None, storage: StorageOptions | N
     shapes = {name: tuple(array.shape) for name, array in arrays.items()}
     if len({shape[:1] for shape in shapes.values()} | {()}) != 2:
         raise PlanError(
-            f"{METHOD}({without_query(uri)}): arrays must have equally many rows, and these have the shapes {shapes}: "
-            "give arrays="
+            f"{METHOD}({without_query(uri)}): arrays must have equally many rows along their first axis, and these "
+            f"have the shapes {shapes}: give arrays= with those that do"
         )
     return arrays
 
@@ -143,7 +143,11 @@ def member(group: Any, name: str, uri: str) -> Any:
     """Return an array of a group; `PlanError` if there is none of this name."""
     found = attempt(uri, lambda: group.get(name))
     if not hasattr(found, "shape"):
-        raise PlanError(f"{METHOD}(arrays=): there is no array {name!r} in {without_query(uri)}")
+        try:
+            known = f", whose arrays are {sorted(group.array_keys())!r:.300}"
+        except Exception:  # noqa: BLE001  each store has its own, if it cannot be listed
+            known = ""
+        raise PlanError(f"{METHOD}(arrays=): there is no array {name!r} in {without_query(uri)}{known}")
     return found
 
 

@@ -103,7 +103,8 @@ class Permute(Unary):
         if not plan.random_access or not finite(plan.cardinality):
             raise PlanError(
                 "shuffle() without a buffer_size needs a finite dataset with random access to its elements, which "
-                f"{plan.label()} does not have; give a buffer_size, or shuffle before it{shuffles(plan)}"
+                f"{plan.label()} does not have; give a buffer_size, shuffle before that step, or open files "
+                f"with index=True{shuffles(plan)}"
             )
         return Permute(plan, seed, reshuffle is not False, drawn)
 

@@ -128,6 +128,8 @@ def test_what_is_refused(tmp_path: Path) -> None:
     ]:
         with pytest.raises(ad.PlanError, match=message):
             ad.decode_video_clip(path, **how)
+    with pytest.raises(ad.PlanError, match="the bytes of a file are decoded, got ndarray"):
+        ad.decode_video_clip(np.zeros(3))  # type: ignore[arg-type]
     av = pytest.importorskip("av")
     with av.open(str(tmp_path / "a.wav"), "w") as file:
         stream = file.add_stream("pcm_s16le", rate=8000)

@@ -119,7 +119,7 @@ def test_a_run_reads_one_version(path: Path) -> None:
 WRONG: list[tuple[dict[str, Any], str]] = [
     ({"columns": "id"}, "must be a list of names"),
     ({"columns": []}, "must be a list of names"),
-    ({"columns": ["none"]}, "No field named none"),
+    ({"columns": ["none"]}, r"No field named none.* The columns are \['id'"),
     ({"filters": "none > 3"}, "No field named none"),
     ({"filters": "id >"}, "SQL|syntax|Expected"),
     ({"filters": 3}, "must be a condition in SQL"),
@@ -134,6 +134,12 @@ def test_wrong_arguments(path: Path) -> None:
     for where, version in ((path.with_name("none"), None), (path, 77), (path, "none")):
         with pytest.raises(FileNotFoundError, match="LanceDataset"):
             ad.LanceDataset(where, version=version)
+    with pytest.raises(FileNotFoundError, match=r"has no version 77: the newest is \d+, .* the tags are \["):
+        ad.LanceDataset(path, version=77)
+    with pytest.raises(NotADirectoryError, match="a Lance dataset is a folder"):
+        ad.LanceDataset(__file__)
+    with pytest.raises(ad.PlanError, match=r"LanceDataset takes one path or URL, got list: .*concatenate"):
+        ad.LanceDataset([path])  # type: ignore[arg-type]
     with pytest.raises(ad.PlanError, match="reads local folders and s3"):
         ad.LanceDataset("http://example.org/a.lance")
 

@@ -168,7 +168,9 @@ def test_what_is_refused(folder: Path) -> None:
         ({"episodes": 2}, "must be numbers of episodes"),
         ({"columns": ["word"]}, r"columns=\): there is no feature 'word', the features are \['observation.state'"),
         ({"columns": TOP}, "must be a list of names"),
-        ({"delta_timestamps": {"word": [0]}}, "there is no feature 'word'"),
+        ({"delta_timestamps": {"word": [0]}}, "there is no feature 'word' among those that are read"),
+        ({"delta_timestamps": [0, 0.1]}, r"must be a dict of lists of times in seconds.*got \[0, 0.1\]"),
+        ({"delta_timestamps": {TOP: 0.1}}, "must be a list of seconds, got 0.1"),
         ({"delta_timestamps": {TOP: [0, 0.15]}}, "must be multiples of 0.1 s, as the folder has 10 frames per second"),
         ({"delta_timestamps": {TOP: []}}, r"got \[\]"),
     ]:
@@ -185,9 +187,10 @@ def test_what_is_refused(folder: Path) -> None:
     info.write_text("[]")
     with pytest.raises(ad.DataLossError, match=r"info.json: it is no index of LeRobot"):
         ad.LeRobotDataset(folder)
-    with pytest.raises(FileNotFoundError) as missing:
-        ad.LeRobotDataset(folder / "none")
-    assert "a folder of LeRobot has a file meta/info.json" in missing.value.__notes__[0]
+    for wrong in (folder / "none", info):
+        with pytest.raises((FileNotFoundError, NotADirectoryError)) as missing:
+            ad.LeRobotDataset(wrong)
+        assert "a folder of LeRobot has a file meta/info.json" in missing.value.__notes__[0]
 
 
 @pytest.mark.slow

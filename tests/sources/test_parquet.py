@@ -135,8 +135,9 @@ def test_goes_on_at_any_row(path: Path) -> None:
 
 
 def test_a_folder_is_no_file(tmp_path: Path) -> None:
-    with pytest.raises(IsADirectoryError):
+    with pytest.raises(IsADirectoryError) as caught:
         list(ad.ParquetDataset(tmp_path))
+    assert caught.value.__notes__[0] == f"give the files in it: Dataset.list_files('{tmp_path}/*')"
 
 
 def test_truncated_files_and_foreign_ones_are_one_error(path: Path, tmp_path: Path) -> None:

@@ -149,7 +149,7 @@ def test_wrong_arguments(path: Path) -> None:
     wrong: list[tuple[dict[str, Any], str]] = [
         ({"arrays": "image"}, "must be a list of names"),
         ({"arrays": []}, "must be a list of names"),
-        ({"arrays": ["none"]}, "there is no array 'none' in"),
+        ({"arrays": ["none"]}, r"there is no array 'none' in .*, whose arrays are \[.*'image'"),
         ({"arrays": ["in"]}, "there is no array 'in' in"),
         ({"arrays": ["image", "in/other"]}, r"equally many rows.*'in/other': \(3,\)"),
         ({"arrays": ["one"]}, "equally many rows"),
@@ -158,6 +158,8 @@ def test_wrong_arguments(path: Path) -> None:
     for how, message in wrong:
         with pytest.raises(ad.PlanError, match=message):
             ad.ZarrDataset(path, **how)
+    with pytest.raises(ad.PlanError, match=r"ZarrDataset takes one path or URL, got Array: .*Dataset\.from_source"):
+        ad.ZarrDataset(zarr.open_array(path / "image"))  # type: ignore[arg-type]
     with pytest.raises(ad.PlanError, match="is an array, and no group"):
         ad.ZarrDataset(path / "image", ["image"])
     with pytest.raises(FileNotFoundError, match="ZarrDataset"):
