@@ -95,7 +95,7 @@ class PipelineProcess:
         self.queues[run] = queue
         with self.packing:
             payload = pack(order, self.slots)
-        self.send(protocol.Begin(run, payload))
+        self.send(protocol.BeginRun(run, payload))
         if self.over:
             self.lose(queue)
 
@@ -117,7 +117,7 @@ class PipelineProcess:
     def forget(self, run: int) -> None:
         """Release a run."""
         self.queues.pop(run, None)
-        self.send(protocol.Forget(run))
+        self.send(protocol.ForgetRun(run))
 
     def ring(self) -> None:
         """Have the thread end the process."""
@@ -169,10 +169,10 @@ class PipelineProcess:
                 self.carry(message)
             case protocol.Answer():
                 self.questions.pop(message.token).put(message.payload)
-            case protocol.Ended():
+            case protocol.RunEnded():
                 if (queue := self.queues.get(message.run)) is not None:
                     queue.finish_complete() if message.error is None else queue.finish(self.opened(message.error))
-            case protocol.Over():
+            case protocol.ThreadsEnded():
                 if (queue := self.queues.pop(message.run, None)) is not None:
                     queue.end()
             case protocol.Ready():
@@ -243,7 +243,7 @@ class PipelineProcess:
         process = self.process
         if process is None or process.pid is None:
             return None
-        self.send(protocol.End())
+        self.send(protocol.EndProcess())
         process.join(END_TIMEOUT)
         if process.exitcode is None:
             process.kill()

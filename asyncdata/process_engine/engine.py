@@ -16,7 +16,7 @@ from asyncdata.graph.node import Node
 from asyncdata.options import Options
 from asyncdata.process_engine.client import client_of
 from asyncdata.process_engine.guarded_elements import transfer_of
-from asyncdata.process_engine.protocol import RunRequest, StatisticsQuery, Stop
+from asyncdata.process_engine.protocol import RunRequest, StatisticsQuery, StopRun
 from asyncdata.process_engine.remote_queue import GoneError, RemoteBlockQueue, RunReference
 from asyncdata.runtime.queue import BlockQueue
 from asyncdata.statistics.statistics import EngineStatistics
@@ -68,7 +68,7 @@ class ProcessEngine:
 
     def stop(self, reason: str | None = None) -> None:
         self.queue.stop(reason)
-        self.remote.reference.target.send(Stop(self.remote.reference.run))
+        self.remote.reference.target.send(StopRun(self.remote.reference.run))
 
     def join(self) -> None:
         self.remote.over.wait(END_TIMEOUT)

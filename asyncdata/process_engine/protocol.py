@@ -15,23 +15,23 @@ from asyncdata.runtime.tickets import Position
 __all__ = (
     "Acknowledgement",
     "Answer",
-    "Begin",
+    "BeginRun",
     "BlockData",
     "BlockMessage",
     "BlockReadable",
-    "End",
-    "Ended",
-    "Forget",
+    "EndProcess",
+    "ForgetRun",
     "OriginQuery",
-    "Over",
     "PositionQuery",
     "Query",
     "Question",
     "Ready",
     "ResendBlock",
+    "RunEnded",
     "RunRequest",
     "StatisticsQuery",
-    "Stop",
+    "StopRun",
+    "ThreadsEnded",
     "receive",
     "send",
 )
@@ -66,7 +66,7 @@ class BlockData(NamedTuple):
 # from the consumer
 
 
-class Begin(NamedTuple):
+class BeginRun(NamedTuple):
     """Start a run; the payload is an `RunRequest`."""
 
     run: int
@@ -126,19 +126,19 @@ class Query(NamedTuple):
     token: int
 
 
-class Stop(NamedTuple):
+class StopRun(NamedTuple):
     """End a run; it may still be asked where it was."""
 
     run: int
 
 
-class Forget(NamedTuple):
+class ForgetRun(NamedTuple):
     """The reader of this run is gone."""
 
     run: int
 
 
-class End(NamedTuple):
+class EndProcess(NamedTuple):
     """End the process."""
 
 
@@ -160,14 +160,14 @@ class BlockMessage(NamedTuple):
     depth: int
 
 
-class Ended(NamedTuple):
+class RunEnded(NamedTuple):
     """A run has ended, because of the error in the payload; without an error this is the end of the data."""
 
     run: int
     error: Message | None
 
 
-class Over(NamedTuple):
+class ThreadsEnded(NamedTuple):
     """All threads of a run have ended."""
 
     run: int

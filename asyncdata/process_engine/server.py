@@ -102,9 +102,9 @@ class RemoteRun:
         except BaseException as failure:  # no memory to send in: reaches the consumer
             error = failure
             self.engine.stop()
-        self.sender.send(protocol.Ended(self.number, None if error is None else self.sender.failure(error)))
+        self.sender.send(protocol.RunEnded(self.number, None if error is None else self.sender.failure(error)))
         self.engine.thread.join()
-        self.sender.send(protocol.Over(self.number))
+        self.sender.send(protocol.ThreadsEnded(self.number))
 
     def send_blocks(self) -> None:
         count, interrupts, patience = 0, DeferredInterrupts(), Patience(self.seconds, self.report)
@@ -213,13 +213,13 @@ class PipelineServer:
                 message = protocol.receive(commands)
             except (EOFError, OSError):
                 return
-            if isinstance(message, protocol.End):
+            if isinstance(message, protocol.EndProcess):
                 return
             self.follow(message)
 
     def follow(self, message: Any) -> None:
         """Handle a message."""
-        if isinstance(message, protocol.Begin):
+        if isinstance(message, protocol.BeginRun):
             self.begin(message)
             return
         remote_run = self.remote_runs.get(message.run)
@@ -230,15 +230,15 @@ class PipelineServer:
                 remote_run.held.pop(message.block, None)
             case protocol.Query():
                 self.sender.send(protocol.Answer(message.token, remote_run and remote_run.answer(message.question)))
-            case protocol.Stop() if remote_run is not None:
+            case protocol.StopRun() if remote_run is not None:
                 remote_run.engine.stop()
-            case protocol.Forget() if remote_run is not None:
+            case protocol.ForgetRun() if remote_run is not None:
                 remote_run.engine.stop()
                 del self.remote_runs[message.run]
             case _:
                 return
 
-    def begin(self, message: protocol.Begin) -> None:
+    def begin(self, message: protocol.BeginRun) -> None:
         """Start a run."""
         try:
             order: protocol.RunRequest = self.attached.open(message.payload, copied=True)
@@ -250,8 +250,8 @@ class PipelineServer:
             label, seconds = transfer_of(self.plan), order.options.patience
             self.remote_runs[message.run] = RemoteRun(message.run, run, self.sender, label, seconds)
         except Exception as error:
-            self.sender.send(protocol.Ended(message.run, self.sender.failure(error)))
-            self.sender.send(protocol.Over(message.run))
+            self.sender.send(protocol.RunEnded(message.run, self.sender.failure(error)))
+            self.sender.send(protocol.ThreadsEnded(message.run))
 
     def end(self) -> None:
         """End all runs, and wait a moment for them."""
@@ -283,7 +283,7 @@ def serve(commands: Connection, replies: Connection, plan: Message, most_bytes: 
 def wait_for_end(commands: Connection) -> None:
     """Wait until the sent messages have been read."""
     try:
-        while not isinstance(protocol.receive(commands), protocol.End):
+        while not isinstance(protocol.receive(commands), protocol.EndProcess):
             continue
     except (EOFError, OSError):
         return

@@ -17,7 +17,7 @@ from asyncdata.storage import cache_folder
 __all__ = ("KeyIndex", "KeyIndexWriter", "key_hash")
 
 PART: Final = 1 << 22
-"""As many keys are sorted at once, and more are kept in a file: 64 MiB."""
+"""How many keys are sorted at once, in 64 MiB; if there are more, the index is in a file."""
 
 ENTRY: Final = np.dtype([("hash", "<u8"), ("row", "<i8")])
 

@@ -38,7 +38,10 @@ class LanceRows(TableRows):
         then = self.version.version_with(digest)
         if then is None:
             return f"version {self.version.version} has other rows, and no version with those of the state is there; "
-        return f"version {self.version.version} has other rows; to continue, read the version of then: version={then}; "
+        return (
+            f"version {self.version.version} has other rows; to continue, read the version of the state: "
+            f"version={then}; "
+        )
 
 
 @dataclass(frozen=True, eq=False)

@@ -38,7 +38,7 @@ LOCAL_BYTES: Final = 1 << 15
 
 @dataclass(frozen=True)
 class Camera:
-    """Where the videos of a camera have the episodes."""
+    """In which video of a camera each episode is, and where it begins there."""
 
     paths: Sequence[str]
     files: npt.NDArray[np.int64]
@@ -212,7 +212,7 @@ class FrameReader:
     """The columns that frames have."""
     episodes: Episodes
     windows: Mapping[str, Sequence[int]]
-    """The frames, counted from the one in question, that columns have instead of one."""
+    """For each column that is a window, the numbers of its frames, counted from the frame that is made."""
     tolerance: float
     texts: Mapping[str, Mapping[int, str]]
     """The texts that columns of numbers stand for, by the name of the text's column."""

@@ -1,4 +1,4 @@
-"""`POST /admit` and `DELETE /admit/ID`: producers elsewhere ask before they work."""
+"""`POST /admit` and `DELETE /admit/ID`: producers on other machines ask before they work."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ async def admitted(admitting: Admitting, seconds: float, receive: Receive) -> Ad
     """Wait for an admission, for so many seconds at most and while the client is there."""
     try:
         async with asyncio.timeout(seconds) as limit:
-            leaving = asyncio.create_task(end_when_left(receive, limit))
+            leaving = asyncio.create_task(end_when_client_leaves(receive, limit))
             try:
                 return await admitting
             finally:
@@ -92,8 +92,8 @@ async def admitted(admitting: Admitting, seconds: float, receive: Receive) -> Ad
         raise BodyError(429, "as much work is under way as max_lag allows; ask again later") from None
 
 
-async def end_when_left(receive: Receive, limit: asyncio.Timeout) -> None:
-    """End the wait when the client leaves, who would hold up others."""
+async def end_when_client_leaves(receive: Receive, limit: asyncio.Timeout) -> None:
+    """End the wait when the client leaves: its admission would hold up other clients."""
     while (await receive())["type"] != "http.disconnect":
         continue
     limit.reschedule(0)

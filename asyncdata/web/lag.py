@@ -108,16 +108,18 @@ class Staleness:
 class LagLimit:
     """Admits work so that at most `max_lag` sends of others are read between an admission and what it sends.
 
-    All that is admitted or sent may be read before the oldest admission is. So there may be `max_lag` of these beside
-    it, counted from what was read when it was admitted. Its methods are called under the channel's lock.
+    Every send that is admitted, or is in the channel, may be read before that of the oldest admission. So from the time
+    of that admission on, at most `max_lag` other sends are read, in the channel or admitted, taken together.
+
+    The methods are called under the channel's lock.
     """
 
     def __init__(self, max_lag: int) -> None:
         self.max_lag = max_lag
         self.read = 0
         """How many sends were read."""
-        self.coming = 0
-        """How many sends are admitted or there, and not yet read."""
+        self.pending = 0
+        """How many sends are admitted or in the channel, and not yet read."""
         self.open: dict[Admission, int] = {}
         """Admissions whose sends were not read yet, the oldest first, and how many sends had been read then."""
         self.waiting: deque[LoopSignal] = deque()
@@ -129,7 +131,7 @@ class LagLimit:
 
     def has_room(self) -> bool:
         """Return whether one more may be admitted."""
-        return self.read + self.coming - next(iter(self.open.values()), self.read) <= self.max_lag
+        return self.read + self.pending - next(iter(self.open.values()), self.read) <= self.max_lag
 
     def try_admit(self, admission: Admission, signal: LoopSignal | None = None) -> bool:
         """Admit it, unless there is no room, or another one has waited for longer."""
@@ -137,7 +139,7 @@ class LagLimit:
             return False
         if signal is not None:
             self.waiting.popleft()
-        self.coming += 1
+        self.pending += 1
         self.open[admission] = self.read
         self.wake()
         return True
@@ -156,7 +158,7 @@ class LagLimit:
     def sent(self, admission: Admission | None) -> Admission | None:
         """Count a send; return its admission, unless that was used or released meanwhile."""
         if admission is None or admission.used or admission not in self.open:
-            self.coming += 1
+            self.pending += 1
             return None
         admission.used = True
         return admission
@@ -169,7 +171,7 @@ class LagLimit:
     def release(self, admission: Admission | None) -> None:
         """Count a send that does not come any more."""
         if admission is None or self.open.pop(admission, None) is not None:
-            self.coming -= 1
+            self.pending -= 1
             self.wake()
 
     def wake(self) -> None:

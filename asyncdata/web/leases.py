@@ -45,9 +45,10 @@ class Leases:
         return name
 
     def using(self, name: str | None, version: int | None) -> AbstractContextManager[Admission | None]:
-        """Give the admission that a request names, if it does; it has ended after the block, unless that raises.
+        """Give the admission with the id that a request has, or `None` if it has none.
 
-        An unknown id gives one that a channel refuses, unless it has taken the request before.
+        The end of the block ends the admission, unless the block raises. For an unknown id it is an admission with
+        which a channel accepts only a request that it has accepted before.
         """
         lease = None if name is None else self.held.get(name)
         if name is None or lease is None:

@@ -88,7 +88,7 @@ def test_a_state_needs_the_rows_that_it_was_made_with(path: Path) -> None:
     lance.dataset(path).create_scalar_index("id", "BTREE")  # a new version with the same rows
     assert [int(row["id"]) for row in ad.LanceDataset(path).iterate(state=state)] == LEFT[5:]
     lance.write_dataset(table(5, ROWS), path, mode="append")
-    with pytest.raises(ad.ResumeError, match="to continue, read the version of then: version=3"):
+    with pytest.raises(ad.ResumeError, match="to continue, read the version of the state: version=3"):
         next(ad.LanceDataset(path).iterate(state=state))
     assert [int(row["id"]) for row in ad.LanceDataset(path, version=2).iterate(state=state)] == LEFT[5:]
     lance.dataset(path).tags.create("train", 3)

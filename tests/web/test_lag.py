@@ -43,7 +43,7 @@ def test_no_more_than_so_many_are_read_between_an_admission_and_its_send(most: i
                 widest = max(widest, read - since[admission_of])
             limit.passed(admission_of)
             read += 1
-        assert limit.coming == len(working) + len(sent)
+        assert limit.pending == len(working) + len(sent)
     assert widest == most
     assert read > 100
 
