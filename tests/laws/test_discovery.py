@@ -41,12 +41,20 @@ ABSTRACT = {
 """Bases, of which no pipeline has a node, and the one that counts elements for `asyncdata.testing`."""
 
 ELSEWHERE = {
-    *("ArrowFile", "HttpStreamed", "KafkaTopic", "LanceMatches", "LanceRows", "ParquetFile", "RemotePlan", "Removed"),
-    *("TableRows", "WebSocketStreamed"),
+    "ArrowFile",
+    "HttpStreamed",
+    "KafkaTopic",
+    "LanceMatches",
+    "LanceRows",
+    "ParquetFile",
+    "RemotePlan",
+    "Removed",
+    "TableRows",
+    "WebSocketStreamed",
 }
-"""Nodes whose packages these tests have not: `tests/sources/test_arrow.py`, `test_lance.py`, `test_parquet.py` and
-`test_zarr.py`, and `tests/web`, are for them; that of a cluster, for which `test_cluster.py` is; and one that only a
-resume makes, for which `tests/transforms/test_mixtures.py` is."""
+"""Nodes whose packages these tests have not: the tests in `tests/sources` and the laws that are marked `formats`, and
+`tests/web`, are for them; that of a cluster, for which `test_cluster.py` is; and one that only a resume makes, for
+which `tests/transforms/test_mixtures.py` is."""
 
 
 ROUNDS = 10
