@@ -10,13 +10,14 @@ from typing import Any, Final, final
 import numpy as np
 
 from asyncdata.elements.columns import ColumnBatch
-from asyncdata.errors import DataLossError, PlanError
+from asyncdata.errors import AsyncDataError, DataLossError, PlanError
 from asyncdata.formats.column_parser import ROWS, part_of
 from asyncdata.redaction import redacted
 from asyncdata.sources.table_rows import Segment
 from asyncdata.storage import ObjectStore, StorageOptions, is_local, is_web, local_path, store_for, without_query
 from asyncdata.storage.objects import check_not_forked
 from asyncdata.storage.objects import opened as opened_store
+from asyncdata.storage.retries import explained
 from asyncdata.system.optional_packages import require
 
 __all__ = ("METHOD", "ZarrTable", "zarr")
@@ -28,6 +29,10 @@ AT_ONCE: Final = 8 << 20
 
 RETRIES: Final = {"max_retries": 10}
 """How often the requests of an object store are tried again, which obstore does."""
+
+
+KNOWN: Final = (DataLossError, FileNotFoundError, PermissionError, ConnectionError, TimeoutError)
+"""Errors that say what is wrong; all others are a `DataLossError`."""
 
 
 def zarr(module: str = "zarr") -> Any:
@@ -75,7 +80,7 @@ class ZarrTable:
             arrays = self.rows_at(rows)
             spans = [(begin, min(begin + ROWS, len(rows))) for begin in range(0, len(rows), ROWS)]
             return [ColumnBatch(part_of(arrays, begin, end), end - begin) for begin, end in spans]
-        except DataLossError as error:
+        except KNOWN as error:
             if len({row // self.chunk for row in rows}) == 1:
                 return [copy.copy(error).with_traceback(None) for _ in rows]
         half = len(rows) // 2
@@ -86,7 +91,7 @@ class ZarrTable:
         begin = number * self.chunk
         try:
             return [self.rows_at(range(begin, min(self.rows, begin + self.chunk)))]
-        except DataLossError as error:
+        except KNOWN as error:
             return error.with_traceback(None)
 
     def rows_at(self, rows: Sequence[int]) -> Any:
@@ -102,7 +107,7 @@ class ZarrTable:
                 part = array[first : last + 1] if together else array.oindex[numbers]
             except Exception as error:  # noqa: BLE001  each codec has its own
                 shown = f"{self.shown}{f', array {name!r}' if name else ''}"
-                raise DataLossError(f"{shown}: rows {first} to {last} cannot be read: {words_of(error)}") from None
+                raise known(error, f"{shown}: rows {first} to {last} cannot be read", self.uri) from None
             part = np.asarray(part)
             part = part.astype(object) if part.dtype.kind == "T" else part
             found[name] = part if in_order else part[places]
@@ -153,22 +158,24 @@ def member(group: Any, name: str, uri: str) -> Any:
 
 def opened(uri: str, storage: StorageOptions | None) -> Any:
     """Return the array or group at a path or URL; consolidated metadata may be older than the arrays."""
-    store = store_of(uri, storage)
-    return attempt(uri, lambda: zarr().open(store=store, mode="r", use_consolidated=False))
+    return attempt(uri, lambda: zarr().open(store=store_of(uri, storage), mode="r", use_consolidated=False))
 
 
 def attempt(uri: str, call: Callable[[], Any]) -> Any:
-    """Return what a call of the package returns; `DataLossError` if it fails, or the error of a missing file."""
+    """Return what a call of the package returns; if it fails, one of `KNOWN` or a `DataLossError`."""
     try:
         return call()
+    except (AsyncDataError, ImportError):
+        raise
     except Exception as error:  # noqa: BLE001  each store has its own
-        kind = FileNotFoundError if isinstance(error, FileNotFoundError) else DataLossError
-        raise kind(f"{METHOD}({without_query(uri)}) cannot be opened: {words_of(error)}") from None
+        raise known(error, f"{METHOD}({without_query(uri)}) cannot be opened", uri) from None
 
 
-def words_of(error: Exception) -> str:
-    """Return the first line of an error, without secrets."""
-    return redacted(str(error).partition("\n")[0]) or type(error).__name__
+def known(error: Exception, what: str, uri: str) -> Exception:
+    """Return an error of zarr, of a codec or of a store as one of `KNOWN`, without secrets."""
+    cause = explained(error, uri) if type(error).__module__.startswith("obstore") else error
+    words = redacted(str(cause).partition("\n")[0]) or type(cause).__name__
+    return next((kind for kind in KNOWN if isinstance(cause, kind)), DataLossError)(f"{what}: {words}")
 
 
 def store_of(uri: str, storage: StorageOptions | None) -> Any:
