@@ -509,10 +509,15 @@ def save(path: str | os.PathLike[str], state: Mapping[str, Any]) -> None:
     from asyncdata.storage.regular_file import is_regular
 
     where = local_path(path, "a state")
-    if "version" not in state:
+    if not isinstance(state, Mapping) or "version" not in state:  # pyright: ignore[reportUnnecessaryIsInstance]
         raise PlanError(
             f"checkpoint.save() takes what state_dict() returns, got {state!r:.80}: write a dict with a state in it "
             "with json.dump, or into your checkpoint"
+        )
+    if "checksum" in state and not has_checksum(state):
+        raise PlanError(
+            "checkpoint.save() takes what state_dict() returns, and this state was changed since: what belongs to it "
+            "goes into a file of its own, or with it into your checkpoint"
         )
     if not is_regular(where):
         raise FileExistsError(

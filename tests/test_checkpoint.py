@@ -208,6 +208,12 @@ def test_a_file_that_holds_no_state_is_named(tmp_path: Path, content: bytes) -> 
 def test_what_would_not_be_loaded_is_not_saved(tmp_path: Path) -> None:
     with pytest.raises(ad.PlanError, match=r"takes what state_dict\(\) returns, got \{'step': 1"):
         save(tmp_path / "state", {"step": 1, "loader": state_after(3)})
+    for state in (None, 3, "version", [state_after(3)]):
+        with pytest.raises(ad.PlanError, match=r"takes what state_dict\(\) returns, got "):
+            save(tmp_path / "state", state)  # type: ignore[arg-type]
+    for changed in ({"step": 1}, {"epoch": 7}):
+        with pytest.raises(ad.PlanError, match="this state was changed since"):
+            save(tmp_path / "state", {**state_after(3), **changed})
     assert not list(tmp_path.iterdir())
 
 
