@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from hashlib import blake2b
+from itertools import accumulate
 from typing import Any, Final, TypeAlias, final
 
 import numpy as np
@@ -47,6 +48,12 @@ SCAN: Final = {"batch_readahead": 2, "fragment_readahead": 1, "io_buffer_size": 
 
 PLACE: Final = re.compile(r",? ?[^\s,]*\.rs:\d+(:\d+)?")
 """A place in the package's code, in its errors."""
+
+VOLATILE: Final = re.compile(r"\b(random|uuid)\s*\(", re.IGNORECASE)
+"""A function in a condition that gives another value each time."""
+
+QUOTED: Final = re.compile(r"'[^']*'|\"[^\"]*\"|`[^`]*`|--.*")
+"""Text, a name or a comment in a condition."""
 
 NOT_FOUND: Final = "not found"
 
@@ -106,9 +113,13 @@ class LanceTable:
         return f"{self.count} rows {self.digest}"
 
     def check(self, filters: str | None) -> None:
-        """Raise `PlanError` for columns that are not there, and for a filter that is none."""
+        """Raise `PlanError` for columns that are not there, and for a filter that is none or not always the same."""
+        if self.columns is not None and "_rowaddr" in self.columns:
+            raise PlanError(f"{METHOD}(columns=) cannot have _rowaddr, by which rows are found: _rowid is possible")
+        if filters is not None:
+            check_whole(filters)
         try:
-            self.scanner(filter=filters).explain_plan()
+            self.scanner(filter=None if filters is None else f"({filters}\n)").explain_plan()
         except (ValueError, OSError) as error:
             reason, names = reason_of(error), f" The columns are {self.dataset.schema.names!r:.300}"
             raise PlanError(f"{METHOD}({self.shown}): {reason}{names if NO_FIELD in reason else ''}") from None
@@ -168,7 +179,7 @@ class LanceTable:
         if not self.row_bytes:
             self.read(range(min(self.count, FIRST)))
         size = max(1, min(ROWS, AT_ONCE // max(1, self.row_bytes)))
-        how = {"filter": f"({filters}) AND _rowaddr >= {address}", "batch_size": size}
+        how = {"filter": f"({filters}\n) AND _rowaddr >= {address}", "batch_size": size}
         one = [self.fragments[fragment]]
         scan = self.checked(what, lambda: self.scanner(fragments=one, with_row_address=True, **how).to_batches())
         while (found := self.checked(what, lambda: next(scan, None))) is not None:
@@ -183,7 +194,7 @@ class LanceTable:
     def read_matches(self, addresses: Sequence[int], filters: str) -> list[Segment]:
         """Return the rows at these addresses if they match a filter, else an error in their places."""
         what = "rows that were read before"
-        how = {"filter": f"({filters}) AND _rowaddr in ({','.join(map(str, addresses))})"}
+        how = {"filter": f"({filters}\n) AND _rowaddr in ({','.join(map(str, addresses))})"}
         try:
             table = self.checked(what, lambda: self.scanner(with_row_address=True, **how).to_table())
             columns = self.decoded(what, table)
@@ -225,6 +236,18 @@ def reopened(digest: str, uri: str, version: int, columns: Any, storage: Storage
     if table.digest != digest:
         raise DataLossError(f"{table.shown}: version {version} is another one than when the dataset was made")
     return table
+
+
+def check_whole(filters: str) -> None:
+    """Raise `PlanError` for a condition that is none within brackets, and for one that gives other rows each time."""
+    plain = QUOTED.sub("", filters)
+    if min(accumulate({"(": 1, ")": -1}.get(sign, 0) for sign in f"({plain}")) < 1:
+        raise PlanError(f"{METHOD}(filters=): a bracket is closed that was not opened in {filters!r:.80}")
+    if found := VOLATILE.search(plain):
+        raise PlanError(
+            f"{METHOD}(filters=): {found[1]}() gives other rows each time, also to a run that resumes: use "
+            "Dataset.filter"
+        )
 
 
 def opened(uri: str, version: int | str | None, storage: StorageOptions | None) -> tuple[Any, str]:

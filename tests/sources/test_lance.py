@@ -70,6 +70,7 @@ def test_filtered_rows(path: Path, way: Any) -> None:
     assert [one["id"] for one in way(ds)] == expected
     assert ds.cardinality() == ad.UNKNOWN_CARDINALITY
     assert ids(ad.LanceDataset(path, filters="id > 99")) == []
+    assert ids(ad.LanceDataset(path, filters="name in ('#5', ') random(') -- (a comment)")) == [5]
     with pytest.raises(ad.PlanError, match="random access"):
         ds[0]
 
@@ -121,8 +122,11 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"columns": []}, "must be a list of names"),
     ({"columns": ["none"]}, r"No field named none.* The columns are \['id'"),
     ({"filters": "none > 3"}, "No field named none"),
-    ({"filters": "id >"}, "SQL|syntax|Expected"),
+    ({"filters": "id >"}, "Error parsing statement"),
     ({"filters": 3}, "must be a condition in SQL"),
+    ({"filters": "id < 5) OR (id > 10"}, "a bracket is closed that was not opened"),
+    ({"filters": "id < 5 AND Random () < 0.5"}, r"Random\(\) gives other rows each time"),
+    ({"columns": ["id", "_rowaddr"]}, "cannot have _rowaddr"),
     ({"version": 1.5}, "must be a number or a tag"),
 ]
 
