@@ -58,9 +58,10 @@ def mapping(value: dict[Any, Any]) -> Any:
 
 
 def array_value(array: np.ndarray[Any, Any]) -> dict[str, Any]:
-    """Return an array as a JSON object."""
-    if array.dtype.hasobject:
-        raise TypeError("an array of objects cannot be in a state")
+    """Return an array as a JSON object; `TypeError` for one that would come back as another."""
+    if array.dtype.hasobject or np.dtype(array.dtype.str) != array.dtype or isinstance(array, np.ma.MaskedArray):
+        kind = "objects" if array.dtype == object else f"dtype {array.dtype}"
+        raise TypeError(f"an array of {kind}{' with a mask' * np.ma.isMaskedArray(array)} cannot be in a state")
     data = b64encode(np.ascontiguousarray(array).tobytes()).decode()
     return {KIND: "array", "dtype": array.dtype.str, "shape": [*array.shape], "data": data}
 

@@ -8,10 +8,12 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from itertools import zip_longest
+from math import isnan
 from typing import Any, ClassVar, Final, final
 
 import numpy as np
 
+from asyncdata.elements.array_content import array_content
 from asyncdata.elements.tensors import is_tensor, tensor_content
 from asyncdata.errors import StructureError
 from asyncdata.executors.scope import Scope
@@ -44,14 +46,17 @@ def canonical(value: Any) -> bytes:
     if issubclass(kind, (bytes, bytearray)):
         return b"b" + value
     if issubclass(kind, (float, np.floating)):
-        return canonical_float(float(value))
+        return canonical_float(value if issubclass(kind, np.longdouble) else float(value))
     if issubclass(kind, (int, np.bool_, np.integer)) and not issubclass(kind, np.timedelta64):  # NumPy calls that one
         return b"n%d" % int(value)
     return canonical_structure(value, kind)
 
 
-def canonical_float(value: float) -> bytes:
-    return b"n%d" % int(value) if value.is_integer() else repr(value).encode()
+def canonical_float(value: Any) -> bytes:
+    if value.is_integer():
+        return b"n%d" % int(value)
+    number = float(value)
+    return repr(number if number == value or isnan(number) else value).encode()  # a long double has more digits
 
 
 def canonical_structure(value: Any, kind: type[Any]) -> bytes:
@@ -59,8 +64,7 @@ def canonical_structure(value: Any, kind: type[Any]) -> bytes:
     if is_tensor(value):
         return canonical(value.item()) if not value.ndim else b"t" + several(tensor_content(value))
     if issubclass(kind, np.ndarray):
-        content = several(value.ravel().tolist()) if value.dtype == object else value.tobytes()
-        return b"a%s%s" % (repr((value.dtype.str, value.shape)).encode(), content)
+        return canonical_array(value)
     if issubclass(kind, (tuple, list)):
         return b"(" + several(value)
     if issubclass(kind, dict):
@@ -69,6 +73,14 @@ def canonical_structure(value: Any, kind: type[Any]) -> bytes:
         f"a {kind.__name__} cannot be a key; give a key function that returns numbers, strings, bytes, arrays, or "
         "tuples and dicts of these"
     )
+
+
+def canonical_array(value: Any) -> bytes:
+    if not value.ndim and value.dtype.kind in "biufOSTU" and not np.ma.isMaskedArray(value):
+        return canonical(value.item())
+    dtype, content = array_content(value)
+    joined = content if isinstance(content, bytes) else several(content)
+    return b"a%s%s" % (repr((dtype, value.shape)).encode(), joined)
 
 
 def several(values: Sequence[Any]) -> bytes:

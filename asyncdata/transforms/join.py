@@ -10,7 +10,7 @@ from typing import Any, Final, Literal, cast, final
 import numpy as np
 import numpy.typing as npt
 
-from asyncdata.errors import PlanError, ResumeError
+from asyncdata.errors import DataLossError, PlanError, ResumeError
 from asyncdata.executors.function_call import noted
 from asyncdata.executors.scope import Scope
 from asyncdata.graph.node import PHYSICAL, REPLACEABLE, Node, check_arguments, finite, regrouped
@@ -275,8 +275,13 @@ class Join(Node):
             place = places[owner]
             if type(other) is Failure:  # which may have the key
                 matches.setdefault(place, (number, other))
-            elif other[0] == block.items[place][0]:
+            elif other[0] == (key := block.items[place][0]):
                 matches[place] = number, other
+            elif key_hash(other[0]) != key_hash(key):  # not the same by chance
+                error = DataLossError(
+                    f"{self.label()}: element {number} of the other dataset has another key than before"
+                )
+                matches.setdefault(place, (number, Failure(error)))
         return self.paired(block, matches, index.digest)
 
     def paired(self, block: Block, matches: dict[int, tuple[int, Any]], digest: str) -> Block:

@@ -199,7 +199,7 @@ def is_serializable(state: Any) -> bool:
     if kind in SCALARS:
         return True
     if kind is np.ndarray or issubclass(kind, np.generic):
-        return state.dtype.kind not in "OV"
+        return state.dtype.kind not in "OTV"
     if kind is dict:
         return all(type(key) in SCALARS for key in state) and all(map(is_serializable, state.values()))
     return kind in (tuple, list) and all(map(is_serializable, state))

@@ -12,6 +12,7 @@ from typing import Any, Final, cast, final
 import numpy as np
 import numpy.typing as npt
 
+from asyncdata.elements.array_content import array_content
 from asyncdata.elements.ragged import Ragged
 from asyncdata.elements.structure import leaves_of, open_level
 from asyncdata.elements.tensors import any_tensor, is_tensor, tensor_content
@@ -193,11 +194,11 @@ def has_tensors(item: Any) -> bool:
 
 
 def key_of(item: Any) -> Any:
-    """Return a hashable key, equal for equal elements: for arrays, their dtype, shape and bytes."""
+    """Return a hashable key, equal for equal elements: for arrays, their dtype, shape and content."""
     if isinstance(item, np.ndarray):
         array = cast("npt.NDArray[Any]", item)
-        content = tuple(map(key_of, array.ravel().tolist())) if array.dtype.kind == "O" else array.tobytes()
-        return (np.ndarray, array.dtype.str, array.shape, content)
+        dtype, content = array_content(array)
+        return (np.ndarray, dtype, array.shape, content if isinstance(content, bytes) else tuple(map(key_of, content)))
     if isinstance(item, Ragged) or is_tensor(item):
         return tensor_content(item) if is_tensor(item) else (Ragged, key_of(item.values), key_of(item.row_splits))
     if isinstance(item, list):

@@ -14,6 +14,8 @@ from tests import reference
 from tests.reference import Boom, Failed
 from tests.running import WAYS, results
 
+STRINGS = getattr(np.dtypes, "StringDType", lambda: "U40")()
+
 
 def last_digit(x: int) -> int:
     return x % 10
@@ -22,6 +24,22 @@ def last_digit(x: int) -> int:
 @pytest.mark.parametrize("most", [None, 1, 3, 10])
 def test_keeps_its_contract(most: int | None) -> None:
     check_transform(lambda ds: ds.distinct(last_digit, most), lambda items: reference.distinct(items, last_digit, most))
+
+
+def odd_arrays() -> list[Any]:
+    """Arrays whose bytes are not their values, each twice: of strings, of fields apart, of long doubles, with masks."""
+    apart = np.dtype([("a", "i1"), ("b", "i8")], align=True)
+    noise = np.frombuffer(bytes(range(32)), apart).copy()
+    noise["a"] = noise["b"] = 0
+    fields: list[Any] = [np.zeros(2, apart), noise, np.ones(2, [("a", "i4")]), np.ones(2, [("a", "i4")])]
+    fields += [np.array([0x3F800000] * 2, "i4").view([("a", kind)]) for kind in ("f4", "f4", "i4", "i4")]
+    masks: list[Any] = [np.ma.array([1, hidden], mask=[False, is_masked]) for hidden, is_masked in HIDDEN]
+    long = [np.array([1], np.longdouble), np.array([1], np.longdouble)]
+    strings = [np.array([name * 40], STRINGS) for name in "aabb"]
+    return [*strings, *fields, *masks, *long]
+
+
+HIDDEN = [(2, True), (3, True), (2, False)]
 
 
 @pytest.mark.parametrize(
@@ -38,6 +56,9 @@ def test_keeps_its_contract(most: int | None) -> None:
         ([2**80, 2**80 + 1, float("inf"), float("-inf"), float("nan"), float("nan")], 5),
         ([0.1, np.float64(0.1), np.float32(0.1)], 2),
         (["\ud800", "\ud801"], 2),
+        ([np.array(3), 3, np.array("a"), "a", np.array("a", object)], 2),
+        ([np.longdouble(1) / 3, np.float64(np.longdouble(1) / 3), np.longdouble(1) / 2, 0.5, np.longdouble(2), 2], 4),
+        (odd_arrays(), 9),
     ],
     ids=repr,
 )

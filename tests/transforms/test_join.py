@@ -17,6 +17,8 @@ from tests.formats.test_webdataset import archive
 from tests.reference import Boom, Failed
 from tests.running import WAYS, read_plain
 
+STRINGS = getattr(np.dtypes, "StringDType", lambda: "U40")()
+
 HALF = ad.Dataset.range(0, 100, 2)
 """Of the numbers below 100 every other one."""
 
@@ -94,6 +96,14 @@ def test_a_field_that_is_not_there_is_named_with_those_that_are() -> None:
         assert "names the field 'id', and the element is ['image_id']: on=(this, other)" in caught.value.__notes__[0]
 
 
+def test_arrays_are_keys_by_their_values() -> None:
+    names = [np.array([name * 40], STRINGS) for name in "abc"]
+    pairs = ad.Dataset.range(3).join(ad.Dataset.range(3), (names[::-1].__getitem__, names.__getitem__))
+    assert list(pairs) == [(0, 2), (1, 1), (2, 0)]
+    numbers = ad.Dataset.range(3).join(ad.Dataset.range(3), (lambda x: np.array(int(x)), int))
+    assert list(numbers) == [(0, 0), (1, 1), (2, 2)]
+
+
 def test_equal_keys_of_the_other_dataset_are_an_error() -> None:
     ds = ad.Dataset.range(3).join(ad.Dataset.from_list([7, 8, 9, 8]), itself)
     with pytest.raises(ad.PlanError, match=r"elements 1 and 3 of the other dataset have the same key"):
@@ -143,6 +153,14 @@ def test_other_keys_than_those_of_the_state_are_an_error() -> None:
         ds = ad.Dataset.range(9).join(ad.Dataset.from_list(other), itself)
         with ds.iterate(state=state) as elements, pytest.raises(ad.ResumeError, match="has other keys, or in other"):
             list(elements)
+
+
+def test_keys_that_change_after_they_were_read_are_errors() -> None:
+    keys = [*range(5)]
+    ds = ad.Dataset.range(5).join(ad.Dataset.from_source(range(5)).map(keys.__getitem__), itself)
+    assert len(list(ds)) == 5
+    keys[3] = 7
+    assert read_plain(ds) == [(0, 0), (1, 1), (2, 2), Failed("DataLossError"), (4, 4)]
 
 
 def test_what_fails() -> None:

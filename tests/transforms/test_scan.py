@@ -114,6 +114,11 @@ def test_goes_on_with_every_kind_of_state_that_can_be_told(state: Any) -> None:
     assert "exact" in ds().explain()
 
 
+def test_strings_of_any_length_are_no_state_that_can_be_told() -> None:
+    words = np.array(["a" * 40], getattr(np.dtypes, "StringDType", lambda: "U40")())
+    check_resumes(lambda: ad.Dataset.range(4).scan(words, lambda state, x: (state, (x, str(state[0])))))
+
+
 def moving(state: Any, x: int) -> Any:
     """Change an array in place."""
     state *= 0.5

@@ -13,6 +13,8 @@ from tests.laws.pipelines import Offsets
 from tests.reference import Boom, Failed
 from tests.running import results
 
+STRINGS = getattr(np.dtypes, "StringDType", lambda: "U40")()
+
 
 @dataclasses.dataclass
 class Sample:
@@ -38,6 +40,9 @@ def test_keeps_its_contract() -> None:
         ([(1, np.zeros(2)), (1, np.zeros(2)), (2, np.zeros(2))], 2),
         ([{"a": 1, "b": [2]}, {"b": [2], "a": 1}, {"a": 1}], 2),
         ([[1, 2], [1, 2], (1, 2)], 2),
+        ([np.array([name * 40], STRINGS) for name in "aabb"], 2),
+        ([np.array([1065353216], "i4").view([("a", kind)]) for kind in ("i4", "f4", "f4")], 2),
+        ([np.ma.array([1, hidden], mask=[False, True]) for hidden in (2, 3)], 1),
         ([Sample([1], 2), Sample([1], 2), Sample([1], 3)], 2),
         ([1, 1.0, np.int64(1), np.float32(1), True], 1),
         (["1", 1, b"1"], 3),
