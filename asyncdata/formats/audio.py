@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterator
 from functools import cache
 from importlib.util import find_spec
@@ -26,6 +27,9 @@ Decoder: TypeAlias = Callable[[Any, str, float, float | None], tuple[Samples, in
 PREROLL: Final = 0.1
 """Seconds that are decoded before a clip, as codecs overlap their blocks."""
 
+SOUGHT: Final = re.compile("aac|alac|flac|pcm_")
+"""Codecs whose decoders give the same after a seek, but for noise in AAC; others go on from all that was before."""
+
 UNKNOWN_SIZES: Final = (0, 0xFFFFFFFF)
 """Sizes in the headers of WAV files that were written to a pipe."""
 
@@ -40,8 +44,8 @@ def decode_audio(
     soundfile`) if that is installed; what it does not know, such as AAC and the sound of videos, by PyAV (`pip install
     av`). Without soundfile PyAV decodes all but Ogg: MP3 with the same result within 1e-5, others with the same.
 
-    It is read from the beginning of a clip on where a file can be sought to a sample, else from its own; in AAC, noise
-    that is stored as such is other noise then. Damaged sound
+    It is read from the beginning of a clip on where a file can be sought to a sample and the codec allows it, else from
+    its own; in AAC, noise that is stored as such is other noise then. Damaged sound
     is a `DataLossError`, also if it is cut short, where that shows: MP3 and Ogg do not say how long they are. A clip
     that is not within the sound is a `PlanError`.
 
@@ -115,7 +119,7 @@ def by_pyav(file: Any, name: str, start: float, stop: float | None) -> tuple[Sam
         stream.codec_context.options = {**STRICT}
         rate, base = int(stream.rate), float(stream.time_base)
         begin, end = places_in(name, rate, None, start, stop)
-        if begin and len(entries_of(stream)) and is_exact(stream):
+        if begin and len(entries_of(stream)) and is_exact(stream) and SOUGHT.match(stream.codec_context.name):
             container.seek(int(((stream.start_time or 0) * base + max(0.0, start - PREROLL)) / base), stream=stream)
         parts, at = list[Samples](), 0
         for number, samples in samples_of(container, stream, name):

@@ -26,6 +26,9 @@ Pixels: TypeAlias = npt.NDArray[np.uint8]
 EXACT: Final = 1e-4
 """Seconds by which a frame may differ from a time and still be the one that is meant: times are rounded."""
 
+SOUGHT: Final = frozenset({"mov,mp4,m4a,3gp,3g2,mj2", "matroska,webm"})
+"""Formats that store the time of each frame and where keyframes are. Others are decoded from the first frame on."""
+
 BACK: Final = 0.5
 """Seconds to seek further back, doubled each time, if the frames at the place found come after the one sought."""
 
@@ -44,8 +47,9 @@ def decode_video_clip(
     are numbers from 0 on, such as `range(0, 64, 2)`; both in any order and with repetitions. Without them it is the
     whole video. The first video stream is decoded, by PyAV (`pip install av`), which brings FFmpeg.
 
-    Only what is needed is read and decoded: from the last keyframe before a frame on, in a file that can be sought. The
-    frames of a video whose rate varies are counted first, for which all of it is read. Values of more than 8 bits are
+    Only what is needed is read and decoded: from the last keyframe before a frame on, in MP4, MOV, Matroska and WebM;
+    in other files, such as MPEG-TS and AVI, from the first frame on. The frames of a video whose rate varies are
+    counted first, for which all of it is read. Values of more than 8 bits are
     rounded to 8, and pictures are not turned as the metadata says. A damaged video, or one that is cut short, is a
     `DataLossError`; a time or a number outside of the video a `PlanError`.
 
@@ -58,7 +62,7 @@ def decode_video_clip(
         raise PlanError(f"{METHOD}: give times= or frames=, not both")
     with opened_media(contents) as (file, name), Video(file, name) as video:
         if frames is not None:
-            return video.at(video.times_of(numbers_in(frames)))
+            return video.numbered(numbers_in(frames))
         return video.whole() if times is None else video.at(video.checked(times))
 
 
@@ -107,21 +111,37 @@ class Video:
     def __init__(self, file: Any, name: str, buffer_bytes: int = 1 << 15) -> None:
         """Open the video in a file object, of which `buffer_bytes` are read at once."""
         self.name = name
+        self.file = file
+        self.buffer_bytes = buffer_bytes
         with explain_damage(name):
-            self.container = require("av", METHOD, "av").open(file, metadata_errors="ignore", buffer_size=buffer_bytes)
-            if not self.container.streams.video:
-                raise DataLossError(f"{name}: it has no video stream")
-            self.stream = self.container.streams.video[0]
-            if self.stream.codec_context is None:
-                raise DataLossError(f"{name}: it has a codec without a decoder")
-            self.stream.codec_context.thread_count = 1
-            self.stream.codec_context.options = {**STRICT}
+            self.open()
         self.base = float(self.stream.time_base)
         self.begin = float((self.stream.start_time or 0) * self.base)
+        self.is_sought = self.container.format.name in SOUGHT
+        """Whether a frame has the same time after a seek."""
+
+    def open(self) -> None:
+        """Begin with the first frame."""
+        av = require("av", METHOD, "av")
+        self.container = av.open(self.file, metadata_errors="ignore", buffer_size=self.buffer_bytes)
+        if not self.container.streams.video:
+            raise DataLossError(f"{self.name}: it has no video stream")
+        self.stream = self.container.streams.video[0]
+        if self.stream.codec_context is None:
+            raise DataLossError(f"{self.name}: it has a codec without a decoder")
+        self.stream.codec_context.thread_count = 1
+        self.stream.codec_context.options = {**STRICT}
         self.frames: Iterator[Any] = self.container.decode(self.stream)
         self.before: Any = None
         """The frame before the last one that was decoded, if it follows a seek."""
         self.last: Any = None
+        self.is_from_begin = True
+
+    def reopen(self) -> None:
+        """Begin with the first frame again, to which a seek may not come."""
+        self.close()
+        self.file.seek(0)
+        self.open()
 
     def __enter__(self) -> Self:
         return self
@@ -141,7 +161,8 @@ class Video:
         found = np.asarray(times)
         if found.ndim != 1 or (found.size and found.dtype.kind not in "iuf"):
             raise PlanError(f"{METHOD}(times=) must be times in seconds, got {times!r:.80}")
-        end = self.begin + self.stream.duration * self.base if self.stream.duration else np.inf
+        is_known = self.is_sought and self.stream.duration
+        end = self.begin + self.stream.duration * self.base if is_known else np.inf  # others have an estimate
         outside = ~((found >= self.begin - EXACT) & (found <= end))
         if outside.any():
             raise PlanError(
@@ -149,19 +170,33 @@ class Video:
             )
         return found.astype(np.float64)
 
+    def numbered(self, numbers: npt.NDArray[np.int64]) -> Pixels:
+        """Return frames by number; `PlanError` if there are no such frames."""
+        if self.is_sought:
+            return self.at(self.times_of(numbers))
+        check_numbers(numbers, np.iinfo(np.int64).max)
+        wanted, found, count = {*numbers.tolist()}, dict[int, Pixels](), 0
+        with explain_damage(self.name):
+            while len(found) < len(wanted) and (frame := next(self.frames, None)) is not None:
+                if count in wanted:
+                    found[count] = self.pixels(frame, next((one.shape for one in found.values()), None))
+                count += 1
+        if len(found) < len(wanted):
+            if count < max(1, self.stream.frames):
+                raise DataLossError(f"{self.name}: it has {count} frames, and {self.stream.frames} by its header")
+            check_numbers(numbers, count)
+        size = self.stream.codec_context.height, self.stream.codec_context.width
+        return np.stack([found[one] for one in numbers.tolist()]) if found else np.empty((0, *size, 3), np.uint8)
+
     def times_of(self, numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
-        """Return the times of frames by number; `PlanError` if there are no such frames."""
+        """Return the times of frames by number."""
         entries = entries_of(self.stream)
         known, step = regular(entries) if 0 < len(entries) == self.stream.frames else (0, 0)
         stamps = None if known else self.stamps
         count = known if stamps is None else len(stamps)
         if not count:
             raise DataLossError(f"{self.name}: it has no frames")
-        outside = (numbers < 0) | (numbers >= count)
-        if outside.any():
-            raise PlanError(
-                f"{METHOD}(frames=): the video has {count} frames, numbered from 0, got {numbers[outside][0]}"
-            )
+        check_numbers(numbers, count)
         if stamps is None:
             return (self.begin + numbers * step * self.base).astype(np.float64)
         return (stamps[numbers] * self.base).astype(np.float64)
@@ -170,9 +205,9 @@ class Video:
     def stamps(self) -> npt.NDArray[np.int64]:
         """The time stamps of all frames in order: their packets are read, and not decoded."""
         with explain_damage(self.name):
-            self.container.seek(floor(self.begin / self.base), stream=self.stream)
+            self.reopen()
             packets = [packet for packet in self.container.demux(self.stream) if packet.pts is not None]
-            self.seek(self.begin)
+            self.reopen()
         return np.sort(np.array([packet.pts for packet in packets if not packet.is_discard], np.int64))
 
     # decoding
@@ -220,12 +255,24 @@ class Video:
 
     def frame_near(self, time: float) -> Any:
         """Return the frame nearest to a time, of which the caller knows that it is in the video."""
-        if not self.is_ahead(time):
-            self.seek(time)
+        try:
+            if not self.is_ahead(time):
+                self.seek(time)
+            return self.next_near(time)
+        except require("av", METHOD, "av").error.InvalidDataError:
+            if self.is_from_begin:
+                raise
+        self.reopen()  # it may need frames before the keyframe
+        return self.next_near(time)
+
+    def next_near(self, time: float) -> Any:
+        """Decode up to the frame nearest to a time, and return it."""
         while self.last is None or self.last.time < time - EXACT:
             following = next(self.frames, None)
             if following is None:
                 break
+            if not self.is_sought and (following.time is None or (self.last and following.time <= self.last.time)):
+                raise DataLossError(f"{self.name}: times of its frames do not increase: give frames= instead of times=")
             self.before, self.last = self.last, following
         if self.last is None or self.last.time + (self.last.duration or 0) * self.base < time - EXACT:
             end = "no frames" if self.last is None else f"its last frame at {self.last.time:g} s"
@@ -237,9 +284,11 @@ class Video:
     def is_ahead(self, time: float) -> bool:
         """Return whether decoding goes on up to a time, rather than from a keyframe before it."""
         if self.last is None:
-            return False
+            return self.is_from_begin and not self.is_sought
         if time <= self.last.time + EXACT:
             return time >= (self.last if self.before is None else self.before).time - EXACT
+        if not self.is_sought:
+            return True
         entries = entries_of(self.stream)
         place = entries.search_timestamp(floor((time + EXACT) / self.base)) if len(entries) else -1
         if place < 0:
@@ -248,7 +297,10 @@ class Video:
 
     def seek(self, time: float) -> None:
         """Go to the last keyframe from which the frame at a time can be decoded."""
-        back = 0.0
+        if not self.is_sought:
+            self.reopen()
+            return
+        back, self.is_from_begin = 0.0, False
         while True:
             start = max(self.begin, time - back)
             self.before = self.last = None
@@ -263,6 +315,14 @@ class Video:
 def entries_of(stream: Any) -> Any:
     """Return the index of a stream, which is empty for PyAV 15, as for files without one."""
     return getattr(stream, "index_entries", ())
+
+
+def check_numbers(numbers: npt.NDArray[np.int64], count: int) -> None:
+    """Raise `PlanError` for a number of a frame that a video does not have."""
+    outside = (numbers < 0) | (numbers >= count)
+    if outside.any():
+        has = "frames are" if count == np.iinfo(np.int64).max else f"the video has {count} frames,"
+        raise PlanError(f"{METHOD}(frames=): {has} numbered from 0, got {numbers[outside][0]}")
 
 
 def regular(entries: Any) -> tuple[int, int]:

@@ -52,6 +52,34 @@ def test_any_frames_are_those_of_the_whole(kind: str, tmp_path: Path) -> None:
                 assert np.array_equal(found, whole[numbers])
 
 
+@pytest.mark.parametrize("suffix", [".ts", ".avi"])
+def test_formats_in_which_a_seek_changes_times_are_read_from_the_first_frame_on(suffix: str, tmp_path: Path) -> None:
+    path, whole = made(tmp_path, suffix=suffix)
+    rng = np.random.default_rng(0)
+    for _ in range(10):
+        numbers = rng.integers(0, len(whole), rng.integers(1, 6))
+        assert np.array_equal(ad.decode_video_clip(path, frames=numbers), whole[numbers])
+    assert ad.decode_video_clip(path, frames=[]).shape == (0, 48, 64, 3)
+    for number in (-1, len(whole)):
+        with pytest.raises(ad.PlanError, match=f"numbered from 0, got {number}"):
+            ad.decode_video_clip(path, frames=[3, number])
+    if suffix == ".avi":  # which does not store times
+        with pytest.raises(ad.DataLossError, match="times of its frames do not increase: give frames="):
+            ad.decode_video_clip(path, times=[1.0])
+        return
+    with pytest.importorskip("av").open(str(path)) as file:
+        times = np.array([frame.time for frame in file.decode(video=0)])
+    for numbers in ([40, 3, 41], [59], [0, 59, 30]):
+        assert np.array_equal(ad.decode_video_clip(path, times[numbers]), whole[numbers])
+
+
+def test_frames_that_need_some_from_before_their_keyframe(tmp_path: Path) -> None:
+    how = {"x264-params": "open-gop=1:bframes=3:keyint=8:b-pyramid=normal"}
+    path, whole = made(tmp_path, **how)
+    for numbers in ([30, 9, 55], [23, 22, 47], [*range(5, 60, 9)]):
+        assert np.array_equal(ad.decode_video_clip(path, frames=numbers), whole[numbers])
+
+
 def test_frames_of_a_rate_that_varies(tmp_path: Path) -> None:
     times = [0, *np.cumsum(np.random.default_rng(1).integers(1, 5, 59)).tolist()]
     path, whole = made(tmp_path, times)
