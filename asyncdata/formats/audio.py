@@ -119,10 +119,12 @@ def by_pyav(file: Any, name: str, start: float, stop: float | None) -> tuple[Sam
         stream.codec_context.options = {**STRICT}
         rate, base = int(stream.rate), float(stream.time_base)
         begin, end = places_in(name, rate, None, start, stop)
-        if begin and len(entries_of(stream)) and is_exact(stream) and SOUGHT.match(stream.codec_context.name):
+        is_sought = begin > 0 and len(entries_of(stream)) > 0 and is_exact(stream)
+        is_sought = is_sought and SOUGHT.match(stream.codec_context.name) is not None
+        if is_sought:
             container.seek(int(((stream.start_time or 0) * base + max(0.0, start - PREROLL)) / base), stream=stream)
         parts, at = list[Samples](), 0
-        for number, samples in samples_of(container, stream, name):
+        for number, samples in samples_of(container, stream, name, is_sought):
             parts.append(samples[max(0, begin - number) : None if end is None else max(0, end - number)])
             at = number + len(samples)
             if end is not None and at >= end:
@@ -140,12 +142,15 @@ def is_exact(stream: Any) -> bool:
     return stream.time_base * stream.rate == 1
 
 
-def samples_of(container: Any, stream: Any, name: str) -> Iterator[tuple[int, Samples]]:
-    """Yield consecutive samples, and the number of the first of them."""
+def samples_of(container: Any, stream: Any, name: str, is_sought: bool) -> Iterator[tuple[int, Samples]]:
+    """Yield consecutive samples, and the number of the first of them, by its time after a seek."""
     rate, base, origin = int(stream.rate), float(stream.time_base), float((stream.start_time or 0) * stream.time_base)
     resampler, at = require("av", METHOD, "av").AudioResampler(format="fltp"), -1
     for frame in container.decode(stream):
         place = at if frame.pts is None else round((frame.pts * base - origin) * rate)
+        if at < 0 and not is_sought:
+            origin += place / rate  # some are left out at the beginning, which the header does not say
+            place = 0
         if at < 0:
             at = max(0, place)
         elif abs(place - at) > 1 + base * rate:

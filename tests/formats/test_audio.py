@@ -56,6 +56,25 @@ def aac(path: Path) -> bytes:
     return path.read_bytes()
 
 
+@pytest.mark.parametrize("codec", ["libopus", "ac3", "libmp3lame"])
+def test_clips_are_parts_of_the_whole_where_a_decoder_remembers(codec: str, tmp_path: Path) -> None:
+    """The first samples are left out in Opus, and none of the decoders gives the same after a seek."""
+    av = pytest.importorskip("av")
+    path, noise = tmp_path / "a.mp4", np.random.default_rng(0).normal(0, 0.1, (1, 150_000)).astype(np.float32)
+    with av.open(str(path), "w") as file:
+        stream = file.add_stream(codec, rate=48_000, layout="mono")
+        frame = av.AudioFrame.from_ndarray(noise, format="fltp", layout="mono")
+        frame.rate, frame.pts = 48_000, 0
+        fitting = av.AudioResampler(stream.format.name, "mono", 48_000, stream.frame_size or 1152)
+        for part in (*fitting.resample(frame), *fitting.resample(None)):
+            file.mux(stream.encode(part))
+        file.mux(stream.encode(None))
+    whole, rate = ad.decode_audio(path)
+    for start, stop in [(0.1, 0.5), (1.0, 1.25), (2.5, 3.0)]:
+        found, _ = ad.decode_audio(path, start, stop)
+        assert np.array_equal(found, whole[round(start * rate) : round(stop * rate)])
+
+
 def test_each_package_gives_the_same() -> None:
     for kind, codec, far in KINDS:
         content = encoded(kind, codec)
