@@ -268,19 +268,22 @@ class FrameReader:
         return {**found, **{name: known[int(rows[frame][f"{name}_index"])] for name, known in self.texts.items()}}
 
     def rows(self, episode: int, frame: int, windows: Mapping[str, Sequence[int]]) -> dict[int, dict[str, Any]]:
-        """Return the values of Parquet by frame, after a check that its row is that of the frame."""
+        """Return the values of Parquet by frame, after a check that their rows are those of the frames."""
         path, begin = self.episodes.paths[int(self.episodes.files[episode])], int(self.episodes.rows[episode])
         needs: dict[int, dict[str, None]] = {frame: {**self.single}}
         for name, places in windows.items():
             for place in places:
-                needs.setdefault(place, {})["timestamp" if name in self.episodes.cameras else name] = None
+                needs.setdefault(place, dict.fromkeys(PLACE))
+                if name not in self.episodes.cameras:
+                    needs[place][name] = None
         found = {one: self.tables.values(path, begin + one, names) for one, names in needs.items()}
-        place = int(found[frame]["episode_index"]), int(found[frame]["frame_index"])
-        if place != (number := int(self.episodes.numbers[episode]), frame):
-            raise DataLossError(
-                f"{without_query(path)}: row {begin + frame} is frame {place[1]} of episode {place[0]}, and by the "
-                f"folder's meta/episodes frame {frame} of episode {number}"
-            )
+        number = int(self.episodes.numbers[episode])
+        for one, values in found.items():
+            if (place := (int(values["episode_index"]), int(values["frame_index"]))) != (number, one):
+                raise DataLossError(
+                    f"{without_query(path)}: row {begin + one} is frame {place[1]} of episode {place[0]}, and by the "
+                    f"folder's meta/episodes frame {one} of episode {number}"
+                )
         return found
 
     def pictures(self, name: str, episode: int, times: Sequence[Any]) -> Pixels:

@@ -46,7 +46,7 @@ def canonical(value: Any) -> bytes:
     if issubclass(kind, (bytes, bytearray)):
         return b"b" + value
     if issubclass(kind, (float, np.floating)):
-        return canonical_float(value if issubclass(kind, np.longdouble) else float(value))
+        return canonical_float(value if kind is np.longdouble else float(value))
     if issubclass(kind, (int, np.bool_, np.integer)) and not issubclass(kind, np.timedelta64):  # NumPy calls that one
         return b"n%d" % int(value)
     return canonical_structure(value, kind)

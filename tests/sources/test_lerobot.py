@@ -137,6 +137,18 @@ def test_damaged_files_are_errors_in_their_places(folder: Path) -> None:
         ad.LeRobotDataset(folder, columns=["index"])[first]
 
 
+def test_rows_that_changed_their_places_are_errors_in_windows_too(folder: Path) -> None:
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    path = folder / "data" / "chunk-000" / "file-000.parquet"
+    table = pq.read_table(path)
+    order = pa.array([0, 1, 3, 2, *range(4, len(table))])
+    pq.write_table(table.take(order), path)
+    fps = json.loads((folder / "meta" / "info.json").read_text())["fps"]
+    how: dict[str, Any] = {"columns": ["index", "action"], "delta_timestamps": {"action": [0, 1 / fps]}}
+    found = places(results(ad.LeRobotDataset(folder, episodes=[0], **how)))
+    assert found == [0, *[Failed("DataLossError")] * 3, *range(4, LENGTHS[0])]
+
+
 def test_a_frame_that_the_video_does_not_have(folder: Path) -> None:
     write_video(folder / VIDEO, range(0, 30, 2), rate=10)
     found = results(ad.LeRobotDataset(folder, episodes=[2], columns=["index", TOP]))
