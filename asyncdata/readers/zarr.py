@@ -27,8 +27,9 @@ class ZarrDataset(Dataset[Any]):
     >>> rows = chunks.shuffle(seed=0).unbatch().shuffle(4096, seed=0)  # doctest: +SKIP
 
     Values have the dtypes of the arrays, strings are objects, and rows may be changed. Each row of a chunk that cannot
-    be read is a `DataLossError` in its place. A chunk that is missing holds the fill value, as for zarr itself, and
-    only a codec with checksums finds damaged values. Needs `pip install 'zarr>=3'`.
+    be read is a `DataLossError` in its place, or a `ConnectionError`, `PermissionError` or `TimeoutError` of a store. A
+    chunk that is missing holds the fill value, as for zarr itself, and only a codec with checksums finds damaged
+    values. Needs `pip install 'zarr>=3'`.
     """
 
     def __init__(
