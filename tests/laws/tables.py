@@ -484,9 +484,12 @@ def table_files(draw: st.DrawFn, kind: str, types: Sequence[str], salt: str) -> 
             writer(draw, table, path)
             made.append(TableFile(path, read_by_pyarrow(path), table))
         except BaseException as error:  # they do not write, or read, all types everywhere; Lance panics
-            if isinstance(error, (pa.ArrowException, ValueError)) or (kind == "lance" and is_of_lance(error)):
+            known = (pa.ArrowException, ValueError, *([OSError] if writer is parquet_by_pyarrow else []))
+            if isinstance(error, known) or (kind == "lance" and is_of_lance(error)):
                 reject()
             raise
+        if writer is parquet_by_pyarrow:  # it may lose rows: findings/pyarrow_lists_in_tiny_pages.sh
+            assume(len(made[-1].table) == count)
     if writer is parquet_by_fastparquet:  # integers are floats in a file in which some are missing
         assume(len({str(file.table.schema.types) for file in made}) == 1)
     return made
