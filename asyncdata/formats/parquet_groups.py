@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from asyncdata.errors import DataLossError, PlanError
 from asyncdata.formats.arrow_columns import arrow, columns_of
 from asyncdata.formats.parquet_filters import filter_columns, matching_groups, matching_rows
 from asyncdata.formats.parquet_times import INT96_UNIT, inexact_rows, int96_columns
+from asyncdata.formats.sized_file import SizedFile
 
 __all__ = (
     "TAIL",
@@ -41,60 +41,29 @@ HEADER: Final = 100
 """Bytes that readers allow for it."""
 
 
-class PartsOfFile(io.RawIOBase):
+class PartsOfFile(SizedFile):
     """Some parts of a file, as a file object for pyarrow."""
 
     def __init__(self, size: int, parts: Sequence[tuple[int, bytes]]) -> None:
-        super().__init__()
-        self._size = size
+        super().__init__(size)
         self._parts = parts
-        self._at = 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._at
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
-        self._at = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
-        return self._at
 
     def read(self, size: int = -1, /) -> bytes:
-        stop = self._size if size < 0 else min(self._size, self._at + size)
+        stop = self.size if size < 0 else min(self.size, self.at + size)
         for start, data in self._parts:
-            if start <= self._at and stop <= start + len(data):
-                found = data[self._at - start : stop - start]
-                self._at = stop
+            if start <= self.at and stop <= start + len(data):
+                found = data[self.at - start : stop - start]
+                self.at = stop
                 return found
-        raise DataLossError(f"bytes {self._at} to {stop} were requested, which its metadata does not list")
+        raise DataLossError(f"bytes {self.at} to {stop} were requested, which its metadata does not list")
 
 
 class NoBytesError(Exception):
     """A read that shows that all metadata before it is valid."""
 
 
-class NoBytes(io.RawIOBase):
+class NoBytes(SizedFile):
     """A file that cannot be read, as a file object for pyarrow."""
-
-    def __init__(self, size: int) -> None:
-        super().__init__()
-        self._size = size
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._size
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
-        return self._size if whence == io.SEEK_END else offset
 
     def read(self, size: int = -1, /) -> bytes:
         raise NoBytesError

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import io
 import threading
 from bisect import bisect_right
 from collections.abc import Collection, Mapping, Sequence
@@ -19,6 +18,7 @@ from asyncdata.errors import DataLossError
 from asyncdata.formats.column_parser import part_of
 from asyncdata.formats.images import decode_image
 from asyncdata.formats.parquet_groups import DecodedGroup
+from asyncdata.formats.sized_file import SizedFile
 from asyncdata.formats.video import Pixels, Video
 from asyncdata.graph.node import PHYSICAL, REPLACEABLE
 from asyncdata.sources.parquet_random_access import KnownTable, ParquetFiles
@@ -130,44 +130,27 @@ def value_at(column: Any, row: int) -> Any:
     return copy.deepcopy(found["value"])
 
 
-class VideoFile(io.RawIOBase):
+class VideoFile(SizedFile):
     """A video in a file or an object, as a file object. Between two reads no file is open."""
 
     def __init__(self, path: str, storage: StorageOptions | None) -> None:
-        super().__init__()
-        self._path = path
-        self._storage = storage
-        self._at = 0
         with opened(path, storage) as file:
             self._status = file.status()
             self.remote = file if isinstance(file, RemoteFile) else None
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._at
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
-        at = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._status.size}[whence]
-        if at < 0:
-            raise ValueError(f"there is no byte {at}")
-        self._at = at
-        return at
+        super().__init__(self._status.size)
+        self._path = path
+        self._storage = storage
 
     def read(self, size: int = -1, /) -> bytes:
-        size = self._status.size - self._at if size < 0 else size
+        size = self.size - self.at if size < 0 else size
         if self.remote is not None:
-            found = self.remote.read_at(self._at, size)
+            found = self.remote.read_at(self.at, size)
         else:
             with opened(self._path, self._storage) as file:
                 if file.status() != self._status:
                     raise DataLossError(f"{without_query(self._path)}: the file has changed since it was opened")
-                found = file.read_at(self._at, size)
-        self._at += len(found)
+                found = file.read_at(self.at, size)
+        self.at += len(found)
         return found
 
 
