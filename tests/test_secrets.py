@@ -217,6 +217,8 @@ PATHS = frozenset(
         "folder",
         "channel",
         "contents",
+        "dataset_config",
+        "split_config",
         "url",
         "CacheDir",
     ]

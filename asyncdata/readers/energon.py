@@ -39,6 +39,7 @@ from asyncdata.readers.files import (
 )
 from asyncdata.readers.folder_index import inside, joined
 from asyncdata.readers.webdataset import checked_decoders
+from asyncdata.redaction import redacted
 from asyncdata.sources.energon import EnergonFile, EnergonFiles
 from asyncdata.storage import BLOCK_BYTES, StorageOptions, is_local, read_head, without_query
 from asyncdata.storage.cached import blocking
@@ -281,7 +282,7 @@ def fields_in(part: Reference, how: How) -> tuple[FieldMap | None, dict[str, Any
     """Return the fields and subflavors of a folder."""
     if how.dataset_config is None:
         return None, {}
-    path = joined(part.path, f"{META}/{part.dataset_config or how.dataset_config}")
+    path = config_path(part.path, part.dataset_config or how.dataset_config)
     try:
         content = read_values(path, how.storage)
     except FileNotFoundError:
@@ -292,11 +293,19 @@ def fields_in(part: Reference, how: How) -> tuple[FieldMap | None, dict[str, Any
         return fields_of(content)
 
 
+def config_path(folder: str, name: str) -> str:
+    """Return the path of a file in a folder's `.nv-meta`; `PlanError` if the name is that of something else."""
+    if not isinstance(name, str) or "/" in name:  # pyright: ignore[reportUnnecessaryIsInstance]
+        shown = redacted(repr(name))
+        raise PlanError(f"{METHOD}: a config is a file in {META}, such as 'split.yaml', got {shown:.80}")
+    return joined(folder, f"{META}/{name}")
+
+
 def samples_in(part: Reference, how: How) -> Dataset[Any]:
     """Return the samples of a part of a folder as they are stored."""
     names = [part.split_config or how.split_config]
     names += ["split.json"] if names == ["split.yaml"] else []
-    path, content = read_first([joined(part.path, f"{META}/{name}") for name in names], how.storage)
+    path, content = read_first([config_path(part.path, name) for name in names], how.storage)
     with explained(path):
         split = split_of(content, part.part or "train")
     shards = [joined(part.path, inside(name)) for name in split.shards]

@@ -21,6 +21,7 @@ import asyncdata as ad
 from asyncdata import PlanError, ResumeError
 from asyncdata.checkpoint import inspect_state, load, merge_states, save
 from asyncdata.runtime.resharding import Resharding, Share
+from asyncdata.storage import write_atomically
 from tests.marks import first_by_default
 from tests.reference import Boom, Failed
 from tests.running import taken
@@ -381,7 +382,8 @@ def rank_to_be_killed(folder: Path, generation: int, count: int, index: int, ste
         elements.set_weights({"web": 1 + generation % 3, "code": 1.0})
         kept: list[int] = []
         for _ in range(steps):
-            save(folder / f"{generation}-{index}.json", {"state": elements.state_dict(), "kept": kept})
+            saved = json.dumps({"state": elements.state_dict(), "kept": kept})
+            write_atomically(folder / f"{generation}-{index}.json", saved.encode(), durable=False)
             kept += map(int, taken(elements, 1))
         os.kill(os.getpid(), signal.SIGKILL)
 
