@@ -241,7 +241,7 @@ def test_quick_items_come_in_groups_and_none_waits_for_the_next(ending: str, mon
     What counts as quick is quick enough for a machine whose cores others have too.
     """
     monkeypatch.setattr(iterator_bridge, "QUICK", 1.0)
-    monkeypatch.setattr(iterator_bridge, "INLINE_GROUP", 0.05)
+    monkeypatch.setattr(iterator_bridge, "INLINE_GROUP", 0.25)
     woken: list[LoopSignal] = []
     notify = LoopSignal.notify
     monkeypatch.setattr(LoopSignal, "notify", lambda self: [woken.append(self), notify(self)])
@@ -251,7 +251,7 @@ def test_quick_items_come_in_groups_and_none_waits_for_the_next(ending: str, mon
         for number in range(2000):
             os.sched_yield()
             yield number
-            if number % 100 == 99:
+            if number % 400 == 399:
                 assert seen.acquire(timeout=120)  # the consumer has all that came so far
         if ending == "failure":
             raise Boom(2000)
@@ -261,7 +261,7 @@ def test_quick_items_come_in_groups_and_none_waits_for_the_next(ending: str, mon
     with suppress(StopIteration, Boom):
         while True:
             found.append(next(elements))
-            if found[-1] % 100 == 99:
+            if found[-1] % 400 == 399:
                 seen.release()
     assert found == list(range(2000))
     assert len(woken) < 1500
