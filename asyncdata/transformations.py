@@ -334,9 +334,9 @@ class Transformations(Grouping[T_co]):
     def distinct(self, key: Callable[..., Any] | None = None, max_keys: int | None = None) -> Dataset[T_co]:
         """Keep the first element of each key: the result of `key(element)`, else the element itself.
 
-        Keys are numbers, strings, bytes, arrays, `None`, and tuples and dicts of these. Equal values are the same key.
-        12 bytes of each key are stored, in memory and in states. With `max_keys` the oldest keys are dropped, which
-        suits streams whose repetitions are close together.
+        Keys are numbers, strings, bytes, arrays, `None`, and tuples and dicts of these. Equal values are the same key;
+        arrays if their dtypes are equal too. 12 bytes of each key are stored, in memory and in states. With `max_keys`
+        the oldest keys are dropped, which suits streams whose repetitions are close together.
 
         >>> import asyncdata as ad
         >>> list(ad.Dataset.from_iterable(["a", "b", "A", "a"]).distinct(key=str.lower))
@@ -457,7 +457,7 @@ class Transformations(Grouping[T_co]):
         of these, the second for `dataset`. Keys are numbers, strings, bytes, arrays, `None`, and tuples and dicts of
         these. An element without a match is left out; with `how="left"` it is paired with `None`; with `how="exact"` it
         is a `KeyError` in its place. A key of another kind than all those of `dataset`, such as a number where they are
-        text, is a `TypeError` in the element's place, as it would never match.
+        text, is a `TypeError` in the element's place, as it would never match. Arrays match only if their dtypes do.
 
         `dataset` must have random access, as files with `index=True` have. Its elements are read once for their keys;
         of each 16 bytes are held, for more than 4 million keys in a temporary file. Matches are read by number, for
