@@ -20,7 +20,7 @@ from asyncdata.options import UNKNOWN_CARDINALITY
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
 from asyncdata.runtime.tickets import END, Position, ReplayedTickets, Ticket
 from asyncdata.sources.index_storage import explain_compressed
-from asyncdata.sources.parsed_files import BEGINNING, FileId, FilePlace, ParsedChunk, ParsedFile, Spot
+from asyncdata.sources.parsed_files import BEGINNING, FileId, FilePlace, ParsedChunk, ParsedFile, Spot, explain_path
 from asyncdata.storage import StorageOptions
 
 __all__ = ("NumberedFile", "NumberedFiles", "in_order", "runs")
@@ -93,6 +93,7 @@ class NumberedFiles:
         path, record = spot
         error = copy.copy(found)
         explain_compressed(error, path, self.storage)
+        explain_path(error, path)
         return noted(error, f"{self.method}({path})", record, self.is_end(path, record))
 
     def is_end(self, path: str, record: int) -> bool:

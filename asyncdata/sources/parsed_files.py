@@ -40,6 +40,7 @@ __all__ = (
     "Parser",
     "RandomAccessFiles",
     "Spot",
+    "explain_path",
     "parsed",
 )
 
@@ -220,12 +221,7 @@ class ParsedFile(Node):
 
     def explain(self, error: Exception, ordinal: int) -> None:
         """Add a note to the error of an element that says what is probably wrong."""
-        if isinstance(error, FileNotFoundError) and has_magic(self.shown):
-            error.add_note("the path looks like a pattern: Dataset.list_files gives the files that match")
-        elif isinstance(error, FileNotFoundError) and BRACES.search(self.shown):
-            error.add_note("braces stand for themselves: give a list of paths, which the package braceexpand makes")
-        elif isinstance(error, IsADirectoryError):
-            error.add_note(f"give the files in it: Dataset.list_files({self.shown.rstrip('/') + '/*'!r})")
+        explain_path(error, self.shown)
 
     def contents_of(self, scope: Scope, offset: int) -> Any:
         """Return the file's bytes from `offset` on, which `parts` reads; the caller closes them."""
@@ -343,6 +339,16 @@ class FilePlace(NamedTuple):
                 raise ResumeError(f"{node.label()}: the file no longer exists: {error}") from error
             if isinstance(error, DataLossError):
                 raise ResumeError(f"{node.label()}: {error}") from error
+
+
+def explain_path(error: Exception, path: str) -> None:
+    """Add a note to the error of a path that says what is probably wrong with it."""
+    if isinstance(error, FileNotFoundError) and has_magic(path):
+        error.add_note("the path looks like a pattern: Dataset.list_files gives the files that match")
+    elif isinstance(error, FileNotFoundError) and BRACES.search(path):
+        error.add_note("braces stand for themselves: give a list of paths, which the package braceexpand makes")
+    elif isinstance(error, IsADirectoryError):
+        error.add_note(f"give the files in it: Dataset.list_files({path.rstrip('/') + '/*'!r})")
 
 
 BRACES: Final = re.compile(r"\{[^{}]*(?:\.\.|,)[^{}]*\}")

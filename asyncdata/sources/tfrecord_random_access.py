@@ -18,7 +18,7 @@ from asyncdata.formats.tfrecord_index import HEADER, RecordIndex, Stamp, changed
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
 from asyncdata.runtime.tickets import END, Position, ReplayedTickets, Ticket
 from asyncdata.sources.index_storage import explain_compressed, make_several, read_or_make
-from asyncdata.sources.parsed_files import Spot
+from asyncdata.sources.parsed_files import Spot, explain_path
 from asyncdata.storage import (
     BLOCK_BYTES,
     AnyPart,
@@ -210,6 +210,7 @@ class GatherRead:
         if error is None:
             error = lost_record(data, path, begin, self.indexes.most) if span else self.lost(path, begin)
         explain_compressed(error, path, self.indexes.storage)
+        explain_path(error, path)
         return noted(error, f"TFRecordDataset({path})", record, not span)
 
     def lost(self, path: str, begin: int) -> Exception:

@@ -261,6 +261,6 @@ def test_braces(pattern: str, names: list[str]) -> None:
 
 @pytest.mark.parametrize("name", ["split_config", "dataset_config"])
 def test_a_config_is_a_name_in_the_folder(name: str) -> None:
-    arguments: dict[str, Any] = {name: "other/split.yaml"}
+    arguments: dict[str, Any] = {"dataset_config": None, name: "other/split.yaml"}
     with pytest.raises(ad.PlanError, match=r"a file in \.nv-meta"):
         ad.EnergonDataset(FOLDER / "images", **arguments)
