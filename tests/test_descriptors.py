@@ -54,12 +54,12 @@ def lines(limits: Sequence[int], pipeline: tuple[str, ...], folder: Path, epochs
     last = [line.removeprefix("then ") for line in printed if line.startswith("then ")]
     assert len(last) == len(limits)
     for line in last:
-        check_outcome(line)  # processes that were started before still may open few
+        check_outcome(line, ran.stderr)  # processes that were started before still may open few
     return [line for line in printed if not line.startswith("then ")]
 
 
-def check_outcome(line: str) -> None:
-    assert line == "all" or ("Too many open files" in line and line.startswith("error"))
+def check_outcome(line: str, told: str = "") -> None:
+    assert line == "all" or ("Too many open files" in line and line.startswith("error")), told
     assert "cannot be started" not in line or "ulimit -n" in line
 
 
