@@ -56,6 +56,7 @@ def read(elements: Iterable[Any]) -> None:
 def cpu(contenders: Mapping[str, Callable[[], None]], rounds: int) -> dict[str, list[float]]:
     """The CPU seconds of each run, by turns, after one of each that is not counted."""
     seconds: dict[str, list[float]] = {name: [] for name in contenders}
+    gc.freeze()  # what the packages made while they were imported, which takes longer to look at than most runs
     for number in range(rounds + 1):
         for name, run in contenders.items():
             gc.collect()
