@@ -59,7 +59,7 @@ class Cost(NamedTuple):
     def text(self) -> str:
         """What it is called in a reason."""
         part = "" if self.seconds < CHEAP else f", {self.cpu / self.seconds:.0%} of it computing"
-        return f"a call takes {number(1e6 * self.seconds)} us{part}"
+        return f"a call takes {number(1e6 * self.seconds)} µs{part}"
 
 
 class PaceModel(NamedTuple):

@@ -38,7 +38,7 @@ def chart(title: str, curves: Sequence[tuple[str, Points]], words: Callable[[flo
     now = ", ".join([f"{name} {words(points[-1][1])}" for name, points in curves])
     keys = "".join(
         [
-            f'<span class="key-{number}">{escape(name)} <b>{escape(words(points[-1][1]))}</b></span>'
+            f'<span class="key-{number}"><b>{escape(words(points[-1][1]))}</b> {escape(name)}</span>'
             for number, (name, points) in enumerate(curves)
         ]
     )

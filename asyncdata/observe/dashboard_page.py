@@ -50,7 +50,7 @@ POLICY: Final = (
 STILL: Final = f"default-src 'none'; style-src 'sha256-{digest(STYLE)}'; img-src data:; base-uri 'none'"
 """A saved report runs nothing and asks nobody."""
 
-MOST_ERRORS: Final = 8
+MOST_ERRORS: Final = 6
 
 
 def report_of(views: Sequence[View], title: str, usage: Usage | None = None) -> str:
@@ -132,8 +132,8 @@ def section(view: View, usage: Usage | None, newest: bool) -> str:
         f'<div class="inside">{limit_box(stats, limit)}{progress(view)}<dl>{"".join(facts(view))}</dl>'
         f"<h3>Steps</h3>{flow(view, limit.step)}"
         f'<div class="charts">{"".join(charts(view))}</div>{errors(stats)}'
-        f'<div class="tables">{sources(stats, number)}{tuned(stats, number)}'
-        f"{processes(usage, number) if newest else ''}</div>"
+        f'<div class="tables">{sources(stats, number)}{processes(usage, number) if newest else ""}'
+        f"{tuned(stats, number)}</div>"
         f'<details class="more" id="more-{number}"><summary id="figures-{number}">All figures of each step</summary>'
         f"{scrolled(html_table(stats.rows), f'table-{number}', 'figures of each step')}</details>"
         f"</div></details></section>"
@@ -201,7 +201,7 @@ def facts(view: View) -> list[str]:
         f"{what} in all": f"{stats.elements:,}",
         f"{what} a second, on average": decimal(stats.pace),
         "since the first request": time_of(stats.seconds),
-        "in self-tuning buffers": f"{memory(stats.held_bytes)} of {memory(stats.budget_bytes)}",
+        f"of {memory(stats.budget_bytes)} in buffers": memory(stats.held_bytes),
     }
     return [f"<div><dt>{escape(what)}</dt><dd>{escape(value)}</dd></div>" for what, value in figures.items()]
 
@@ -221,8 +221,8 @@ def charts(view: View) -> list[str]:
     both = [used, held] if samples[-1].memory else [held]
     most = max([value for _, points in both for _, value in points])
     return [
-        chart("Pace", [(f"{what} a second", pace)], lambda value: f"{value:,.4g}"),
-        chart("Waiting", [("of the consumer's time", waits)], lambda value: f"{value:.0f} %", 100.0),
+        chart("Pace", [(f"{what} a second", pace)], lambda value: decimal(value).removesuffix(".0")),
+        chart("Waiting", [("of the consumer's time", waits)], lambda value: f"{value:.0f}%", 100.0),
         chart("Memory", both, lambda value: memory(round(value)), power_above(most)),
     ]
 
@@ -253,12 +253,17 @@ def tuned(stats: Statistics, number: int) -> str:
     """Return AUTOTUNE's choices and why."""
     rows: list[Row] = [("step", "choice", "why")]
     for choice in stats.tuned:
-        chosen = [f"{key} {value}" for key, value in choice.items() if key not in {"step", "why", "inner"}]
+        chosen = [chosen_as(key, value) for key, value in choice.items() if key not in {"step", "why", "inner"}]
         rows.append((choice["step"], ", ".join(chosen), str(choice.get("why", ""))))
     if len(rows) == 1:
         return ""
-    table = scrolled(html_table(rows), f"tuned-{number}", "AUTOTUNE's choices", "words")
+    table = scrolled(html_table(rows), f"tuned-{number}", "AUTOTUNE's choices", "words text")
     return f"<section><h3>What AUTOTUNE chose</h3>{table}</section>"
+
+
+def chosen_as(key: str, value: object) -> str:
+    """Return one of AUTOTUNE's choices in words."""
+    return f"{memory(value)} of elements" if key == "bytes" and isinstance(value, int) else f"{key} {value}"
 
 
 def processes(usage: Usage | None, number: int) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from html import escape
 from itertools import pairwise
 from typing import Final
@@ -11,6 +12,9 @@ from asyncdata.observe.history import RECENT, View, load_of
 from asyncdata.observe.plan_picture import Box, boxes_of
 
 __all__ = ("flow",)
+
+LONG: Final = 18
+"""Labels with more characters may be broken after punctuation."""
 
 SMOOTH: Final = 4
 """How many samples one point of a step's curve spans."""
@@ -31,7 +35,7 @@ def chain(view: View, boxes: list[Box], last: int, drawn: set[int]) -> str:
         box = boxes[place]
         again = place in drawn
         drawn.add(place)
-        cards.append(f'<li class="step again">{escape(box.label)}, as above</li>' if again else card(view, place, box))
+        cards.append(f'<li class="step again">{breakable(box.label)}, as above</li>' if again else card(view, place, box))
         if len(box.inputs) > 1 and not again:
             inner = "".join([chain(view, boxes, one, drawn) for one in box.inputs])
             cards.append(f'<li class="branches">{inner}</li>')
@@ -42,18 +46,28 @@ def chain(view: View, boxes: list[Box], last: int, drawn: set[int]) -> str:
 def card(view: View, place: int, box: Box) -> str:
     """Return the card of a step: how busy it is now, and what it did."""
     load = recent_load(view, place, box.load or 0.0)
-    level = "calm" if load < 0.6 else "busy" if load < 0.9 else "full"
+    level = "idle" if load < 0.01 else "calm" if load < 0.6 else "busy" if load < 0.9 else "full"
     mark = " limits" if box.limits else ""
     words = '<p class="mark">bottleneck</p>' if box.limits else ""
-    facts = "".join([f"<p>{escape(fact)}</p>" for fact in box.facts])
+    facts = "".join([f"<p>{whole_parts(fact)}</p>" for fact in box.facts])
     queue = f"<p>{escape(box.waiting)} in its queue</p>" if box.waiting else ""
-    functions = "".join([f"<li>{escape(name)} <b>{part:.0%}</b></li>" for name, part in box.functions])
+    functions = "".join([f"<li><span>{breakable(name)}</span> <b>{part:.0%}</b></li>" for name, part in box.functions])
     return (
-        f'<li class="step{mark}">{words}<h4>{escape(box.label)}</h4>'
+        f'<li class="step{mark}">{words}<h4>{breakable(box.label)}</h4>'
         f'<p class="load {level}"><b>{load:.0%}</b> busy{" now" if view.stats.running else ""}</p>'
         f"{sparkline(loads(view, place) or [load, load], level)}"
         f"{f'<ul>{functions}</ul>' if functions else ''}{facts}{queue}</li>"
     )
+
+
+def breakable(label: str) -> str:
+    """Return a label as HTML, which may be broken after punctuation if it is long."""
+    return re.sub(r"([(,])(?=\w)", r"\1<wbr>", escape(label)) if len(label) > LONG else escape(label)
+
+
+def whole_parts(fact: str) -> str:
+    """Return facts with commas in between as HTML, which is broken after commas first."""
+    return ", ".join([f"<span>{escape(part)}</span>" for part in fact.split(", ")])
 
 
 def recent_load(view: View, place: int, otherwise: float) -> float:

@@ -72,7 +72,7 @@ class UsageMeter:
             if any("multiprocessing.forkserver" in word for word in command):
                 return "worker process" if process.parent().cmdline() == command else "fork server"
             if any("multiprocessing.resource_tracker" in word for word in command):
-                return "resource tracker of Python"
+                return "resource tracker"
             return process.name()
         except (self.psutil.Error, AttributeError):  # it has ended, or its parent has
             return "process"

@@ -227,7 +227,7 @@ class LoadAnalysis:
         if stats.first_seconds > FILL * stats.seconds:
             begun = f"the first element came after {time_of(stats.first_seconds)} of {time_of(stats.seconds)}"
             return self.unknown(begun, "read more elements first, as most of this was the start of the pipeline")
-        if last.kind != "buffer":
+        if last.kind not in {"buffer", "device"}:
             change = "nothing is read ahead while the reader works: prefetch(AUTOTUNE) as the last step"
             gain = 1 / max(busiest.load, self.consumer.load)
             return replace(self.found(Load(last.step, "buffer", stats.waiting), wait, change), gain=gain)

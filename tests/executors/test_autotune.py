@@ -132,7 +132,7 @@ def test_calls_that_waited_for_the_lock_alone_are_seen_to_compute(clock: Any) ->
     choices = drive(tuning, clock, Function(6e-4, speedup=holds_the_lock, lock=1.0), 2)
     assert choices[1][:2] == ("thread", 8)
     assert tuning.choice[:2] == ("process", 2)
-    assert "a call takes 1,200 us, 50% of it computing" in tuning.choice.why
+    assert "a call takes 1,200 µs, 50% of it computing" in tuning.choice.why
 
 
 def test_there_are_no_more_threads_when_all_cores_compute(clock: Any) -> None:
