@@ -63,12 +63,13 @@ def report_of(views: Sequence[View], title: str, usage: Usage | None = None) -> 
 
 
 def rendered(views: Sequence[View], usage: Usage | None = None) -> str:
-    """Return the content of the page, newest pipeline first."""
+    """Return the content of the page: rank by rank, and the newest pipeline first."""
     if not views:
         return "Waiting for the first pipeline…"
-    newest = max([view.number for view in views])
-    sections = [section(view, usage, True) if view.number == newest else drawn_once(view) for view in reversed(views)]
-    return machine(usage) + overview(views) + "".join(sections)
+    newest = max([(view.here, view.number) for view in views])[1]
+    ordered = sorted(views, key=lambda view: (not view.here, len(view.rank), view.rank, -view.number))
+    sections = [section(view, usage, True) if view.number == newest else drawn_once(view) for view in ordered]
+    return machine(usage) + overview(ordered) + "".join(sections)
 
 
 def overview(views: Sequence[View]) -> str:
@@ -76,9 +77,12 @@ def overview(views: Sequence[View]) -> str:
     if len(views) < 2:
         return ""
     head = "".join(
-        [f"<th>{word}</th>" for word in ("pipeline", "state", "elements", "a second", "waits", "limited by")]
+        [
+            f"<th>{word}</th>"
+            for word in ("pipeline", "state", "elements", "a second", "samples a second", "waits", "limited by")
+        ]
     )
-    rows = "".join([overview_row(view) for view in reversed(views)])
+    rows = "".join([overview_row(view) for view in views]) + ranks_row(views)
     table = f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
     return (
         f'<section class="pipeline overview" id="overview">{scrolled(table, "all", "all pipelines", "words")}</section>'
@@ -89,9 +93,24 @@ def overview_row(view: View) -> str:
     """Return the line of a pipeline."""
     stats, limit = view.stats, bottleneck_of(view.stats)
     limited = limit.step if limits(stats, limit) else ""
-    cells = [stats.state, f"{stats.elements:,}", decimal(pace_of(view)), f"{stats.waiting:.0%}", limited]
+    pace = pace_of(view)
+    numbers = [f"{stats.elements:,}", decimal(pace), decimal(pace * stats.batched)]
+    cells = [stats.state, *numbers, f"{stats.waiting:.0%}", limited]
     link = f'<a href="#pipeline-{view.number}">{escape(name_of(view))}</a>'
     return f"<tr><td>{link}</td>{''.join([f'<td>{escape(cell)}</td>' for cell in cells])}</tr>"
+
+
+def ranks_row(views: Sequence[View]) -> str:
+    """Return a line for all ranks together, if several run."""
+    running = [view for view in views if view.rank and view.stats.running]
+    count = len({view.rank for view in running})
+    if count < 2:
+        return ""
+    paces = [pace_of(view) for view in running]
+    samples = sum([pace * view.stats.batched for pace, view in zip(paces, running)])
+    numbers = [f"{sum([view.stats.elements for view in running]):,}", decimal(sum(paces)), decimal(samples)]
+    cells = "".join([f"<td>{cell}</td>" for cell in (f"{count} ranks", "running", *numbers, "", "")])
+    return f'<tr class="sum">{cells}</tr>'
 
 
 def name_of(view: View) -> str:
@@ -122,7 +141,7 @@ def drawn_once(view: View) -> str:
 def section(view: View, usage: Usage | None, newest: bool) -> str:
     """Return the section of one pipeline; older ones that are over show only a line until they are opened."""
     stats, limit, number, name = view.stats, bottleneck_of(view.stats), view.number, name_of(view)
-    shown = newest or stats.state in {"running", "not begun"}
+    shown = newest or (view.here and stats.state in {"running", "not begun"})
     news = f' data-news="{escape(news_of(name, stats, limit))}"' if newest else ""
     opened = 'data-open="1" open' if shown else 'data-open="0"'
     return (

@@ -26,6 +26,7 @@ from asyncdata.observe.history import History, View
 from asyncdata.observe.monitored import LatestStatistics, Monitored, monitor_of
 from asyncdata.observe.other_pages import OtherPage, told_to_others
 from asyncdata.observe.processes import Usage, UsageMeter
+from asyncdata.observe.rank_pages import RankPages, rank_here
 from asyncdata.observe.report_file import saved_at, write_report
 from asyncdata.observe.timeline import timeline
 from asyncdata.observe.trace import trace
@@ -34,7 +35,7 @@ from asyncdata.system import forks
 from asyncdata.system.closing import Closable
 from asyncdata.system.loopback import is_loopback, is_loopback_authority
 from asyncdata.system.optional_packages import require
-from asyncdata.system.rank import this_rank
+from asyncdata.system.rank import Rank, this_rank
 from asyncdata.system.signal_handlers import start_thread
 
 __all__ = ("PORT", "Dashboard", "dashboard", "show", "started")
@@ -68,10 +69,12 @@ class Watched(LatestStatistics):
     def sample(self, now: float, used: int) -> None:
         """Read the statistics of the pipeline."""
         if self.monitor is not None:
-            self.history.add(now, self.look(), used if self.here else 0)
+            before = self.stats
+            if (stats := self.look()) is not before or not self.history.count:  # others are read less often
+                self.history.add(now, stats, used if self.here else 0)
 
     def view(self) -> View:
-        return View(self.number, self.stats, self.history, self.rank)
+        return View(self.number, self.stats, self.history, self.rank, self.here)
 
 
 class Dashboard(Closable):
@@ -95,6 +98,7 @@ class Dashboard(Closable):
         self._new: deque[Callable[[], Statistics]] = deque()
         self._watched: list[Watched] = []
         self._others: list[OtherPage] = []
+        self._ranks: RankPages | None = None
         self._count = 0
         self._html, self._readers = "", 0
         self._usage: Usage | None = None
@@ -145,6 +149,11 @@ class Dashboard(Closable):
         """Show the pipelines of other dashboards."""
         self._others += pages
 
+    def watch_ranks(self, pages: RankPages) -> None:
+        """Show the pipelines of the other ranks of this machine, if this is the lowest one."""
+        pages.enter(self.url)
+        self._ranks = pages
+
     # the server, in its thread
 
     def _serve(self) -> None:
@@ -192,8 +201,11 @@ class Dashboard(Closable):
         for number in itertools.count():
             now = time.monotonic()
             if number % USAGE_EACH == 0:
-                self._usage = await asyncio.to_thread(self._meter.read)
-                await self._look_elsewhere()
+                try:
+                    self._usage = await asyncio.to_thread(self._meter.read)
+                    await self._look_elsewhere()
+                except RuntimeError:  # no thread begins any more, as the interpreter ends
+                    return
             used = sum([one.memory for one in self._usage.processes]) if self._usage else 0
             self._add()
             for watched in self._watched:
@@ -226,6 +238,10 @@ class Dashboard(Closable):
 
     async def _look_elsewhere(self) -> None:
         """Read the dashboards of other processes, all at once."""
+        if self._ranks is not None:
+            known = {page.url for page in self._others}
+            found = [OtherPage(url) for url in await asyncio.to_thread(self._ranks.others)]
+            self._others += [page for page in found if page.url not in known]
         for new in await asyncio.gather(*[asyncio.to_thread(page.read) for page in self._others]):
             for rank, monitor in new:
                 self._show(monitor, rank, here=False)
@@ -279,6 +295,8 @@ class Dashboard(Closable):
 
     def _end(self) -> None:
         atexit.unregister(self.close)
+        if self._ranks is not None and not self.closed:
+            self._ranks.leave()
         self.closed = self._server.should_exit = True
         if self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._over.set)
@@ -299,11 +317,16 @@ def names_this_machine(request: Any) -> bool:
 
 def rank_in_words() -> str:
     """Return which of several processes this is; nothing if there is one."""
-    try:
-        found = this_rank()
-    except PlanError:
-        return ""
+    found = known_rank()
     return f"rank {found.rank} of {found.world}" if found.world > 1 else ""
+
+
+def known_rank() -> Rank:
+    """Return this process's rank; the only one if there are no others."""
+    try:
+        return this_rank()
+    except PlanError:
+        return Rank(1, 0)
 
 
 def dashboard(*iterators: Monitored | str, host: str = "127.0.0.1", port: int = 0) -> Dashboard:
@@ -345,16 +368,33 @@ SHARING: Final = forks.lock()
 
 
 def show(where: str | bool, monitor: Callable[[], Statistics]) -> None:
-    """Show a pipeline on the page at an address `host:port`; `True` is port 8484 here, or one that is free."""
+    """Show a pipeline on the page at an address `host:port`; `True` is port 8484 here, or one that is free.
+
+    Of several ranks of a run the first one of this machine has that page, which shows them all.
+    """
     require("starlette.applications", "Options(dashboard=)", EXTRA)
     require("uvicorn", "Options(dashboard=)", EXTRA)
     address = f"127.0.0.1:{PORT}" if where is True else str(where)
     with SHARING:
         page = SHARED.get(address)
         if page is None or page.closed:
-            page = SHARED[address] = started(*host_and_port(address), where is True)
-            log.warning("the dashboard is at %s", page.url)  # a warning is shown even without a logging configuration
+            page = SHARED[address] = started_here(address, where is True)
     page.watch_by(monitor)
+
+
+def started_here(address: str, other: bool) -> Dashboard:
+    """Start the page of this process, and log where it is: a warning, which is shown without a configuration too."""
+    rank = known_rank()
+    pages = RankPages.of(rank)
+    if pages is not None and rank_here(rank.rank) > 0:
+        page = Dashboard("127.0.0.1", 0)
+        log.warning("rank %d's dashboard is at %s; that of the first rank here has it too", rank.rank, page.url)
+    else:
+        page = started(*host_and_port(address), other)
+        log.warning("the dashboard is at %s", page.url)
+    if pages is not None:
+        page.watch_ranks(pages)
+    return page
 
 
 def host_and_port(address: str) -> tuple[str, int]:

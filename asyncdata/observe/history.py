@@ -73,6 +73,8 @@ class View(NamedTuple):
     history: History
     rank: str = ""
     """Which of several processes reads it."""
+    here: bool = True
+    """Whether that is the process of the page."""
 
 
 RECENT: Final = 5.0

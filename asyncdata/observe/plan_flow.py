@@ -35,7 +35,8 @@ def chain(view: View, boxes: list[Box], last: int, drawn: set[int]) -> str:
         box = boxes[place]
         again = place in drawn
         drawn.add(place)
-        cards.append(f'<li class="step again">{breakable(box.label)}, as above</li>' if again else card(view, place, box))
+        above = f'<li class="step again">{breakable(box.label)}, as above</li>'
+        cards.append(above if again else card(view, place, box))
         if len(box.inputs) > 1 and not again:
             inner = "".join([chain(view, boxes, one, drawn) for one in box.inputs])
             cards.append(f'<li class="branches">{inner}</li>')

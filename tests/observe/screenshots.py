@@ -65,7 +65,8 @@ def pipeline(folder: Path) -> ad.Dataset[Any]:
     }
     mixed = ad.Dataset.sample_from_datasets(datasets, {"photos": 0.8, "drawings": 0.2}, seed=1)
     images = mixed.ignore_errors().map(crop).map(flip).map(normalise)
-    return images.shuffle(256, seed=2).batch(32, drop_remainder=True).assert_cardinality(2400).prefetch_to_device(Accelerator())
+    batches = images.shuffle(256, seed=2).batch(32, drop_remainder=True).assert_cardinality(2400)
+    return batches.prefetch_to_device(Accelerator())
 
 
 def main(folder: str = "docs", seconds: str = "75") -> None:

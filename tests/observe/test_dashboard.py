@@ -10,10 +10,12 @@ import shutil
 import socket
 import subprocess
 import sys
+import tempfile
 import urllib.error
 import urllib.request
 import weakref
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -24,6 +26,8 @@ import asyncdata as ad
 from asyncdata.__main__ import main
 from asyncdata.observe import other_pages
 from asyncdata.observe.dashboard_server import SHARED, started
+from asyncdata.observe.rank_pages import RankPages
+from asyncdata.system.rank import Rank
 from tests.ports import reserved_ports
 
 pytest.importorskip("starlette")
@@ -168,6 +172,86 @@ with ad.Dataset.range(40).batch(4).iterate() as batches, ad.observe.dashboard(ba
             assert shown.index('id="overview"') < shown.index("<details")
             other.communicate("")
             told(page.url, lambda html: 'class="pipeline no-answer"' in html)
+
+
+RANK = """
+import sys
+import asyncdata as ad
+with ad.Dataset.range(40).batch(4).with_options(ad.Options(dashboard=sys.argv[1])).iterate() as batches:
+    next(batches)
+    from asyncdata.observe.dashboard_server import SHARED
+    print(SHARED[sys.argv[1]].url, flush=True)
+    sys.stdin.read()
+"""
+
+
+@contextmanager
+def ranks(folder: Path, address: str, count: int) -> Iterator[list[str]]:
+    """Start the ranks of a run as a launcher does, the last one first, and return the URLs of their pages."""
+    rendezvous = {"WORLD_SIZE": str(count), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29512", "TMPDIR": str(folder)}
+    with ExitStack() as stack:
+        urls: list[str] = []
+        for rank in reversed(range(count)):
+            environment = {**os.environ, **rendezvous, "RANK": str(rank), "LOCAL_RANK": str(rank)}
+            process = subprocess.Popen(
+                [sys.executable, "-c", RANK, address],
+                text=True,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                env=environment,
+            )
+            stack.enter_context(process)
+            stack.callback(process.communicate, "")
+            assert process.stdout is not None
+            urls.append(process.stdout.readline().strip())
+        yield urls[::-1]
+
+
+def test_the_first_ranks_page_shows_all_ranks_of_a_run_on_this_machine(tmp_path: Path) -> None:
+    with reserved_ports(1) as (port,), ranks(tmp_path, f"127.0.0.1:{port}", 3) as urls:
+        assert urls[0] == f"http://127.0.0.1:{port}/"
+        shown = told(urls[0], lambda html: all(f"rank {rank} of 3, range(40)" in html for rank in range(3)))
+        assert shown.count("<span>1 of 10, 10%") == 3
+        assert [*re.findall(r'data-open="(.)"', shown)] == ["1", "0", "0"]
+        assert re.findall(r'<a href="#pipeline-.">.: rank (.) of 3', shown) == ["0", "1", "2"]
+        assert "<td>3 ranks</td><td>running</td>" in shown
+        alone = told(urls[1], lambda html: "rank 1 of 3" in html)
+        assert "rank 0 of 3" not in alone
+        assert len(list(tmp_path.glob("asyncdata-dashboards-*/*.json"))) == 3
+    assert list(tmp_path.glob("asyncdata-dashboards-*/*")) == []
+
+
+def test_only_running_ranks_of_this_machine_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "one")
+    first, second = RankPages.of(Rank(4, 0)), RankPages.of(Rank(4, 1))
+    assert first is not None
+    assert second is not None
+    first.enter("http://127.0.0.1:1/")
+    second.enter("http://127.0.0.1:2/")
+    assert (first.others(), second.others()) == (["http://127.0.0.1:2/"], [])
+    own = json.loads(second.told)
+    for wrong in (
+        {**own, "began": own["began"] - 60},  # a process that is gone, whose number another one has
+        {**own, "url": "http://10.0.0.1:2/"},
+        {**own, "pid": "x"},
+        [],
+    ):
+        second.path(1).write_text(json.dumps(wrong))
+        assert first.others() == []
+    first.leave()
+    second.leave()
+    assert not first.path(0).exists()
+    assert second.path(1).exists()  # as another process has it now
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "two")
+    other = RankPages.of(Rank(4, 0))
+    assert other is not None
+    assert other.path(0) != first.path(0)
+    first.folder.chmod(0o755)
+    assert RankPages.of(Rank(4, 0)) is None  # others could tell it anything
+    monkeypatch.delenv("TORCHELASTIC_RUN_ID")
+    assert RankPages.of(Rank(4, 0)) is None
+    assert RankPages.of(Rank(1, 0)) is None
 
 
 @pytest.mark.parametrize("wrong", ["127.0.0.1:8484", "file:///etc/passwd", "http://", ""])

@@ -361,6 +361,14 @@ def test_a_buffer_that_tunes_itself_is_not_told_to_do_so() -> None:
     assert "prefetch(AUTOTUNE) in its place" not in str(bottleneck_of(full))
 
 
+def test_a_copy_to_a_device_is_a_buffer_too() -> None:
+    stats = idle(workers=4, worker_seconds=10.0)
+    last = dataclasses.replace(stats, steps=(*stats.steps[:2], stats.steps[2]._replace(kind="step")))
+    assert "nothing is read ahead" in str(bottleneck_of(last))
+    device = dataclasses.replace(stats, steps=(*stats.steps[:2], stats.steps[2]._replace(kind="device")))
+    assert "nothing is read ahead" not in str(bottleneck_of(device))
+
+
 def test_a_process_of_its_own_is_not_proposed_twice() -> None:
     stats = dataclasses.replace(measured(worker_seconds=0.0, cpu_seconds=0.0), thread_seconds=9.9)
     here = bottleneck_of(stats)
