@@ -111,7 +111,8 @@ class Options(Fixable):
     dashboard: bool | str | None = None
     """Whether a page shows each iteration live, at http://127.0.0.1:8484 or, if that port is in use, at a free one; the
     log has the address. `"host:port"` is another address; one that other machines can reach lets others see the page:
-    see docs/observe.md. The page stays until the process ends."""
+    see docs/observe.md. Of several ranks of a run the page of the first one on a machine shows all, if the launcher
+    tells where they meet (`MASTER_PORT` and the like). The page stays until the process ends."""
 
     def __setattr__(self, name: str, value: Any) -> None:
         if getattr(self, "_fixed", False):

@@ -14,7 +14,7 @@ Points: TypeAlias = Sequence[tuple[float, float]]
 """Times in seconds before now, negative, and values; newest last."""
 
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 420, 170, 62, 10, 8, 22
-ROUND: Final = (1.0, 2.0, 2.5, 5.0, 10.0)
+ROUND: Final = (1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0)
 SPANS: Final = (10, 30, 60, 120, 300, 600)
 
 

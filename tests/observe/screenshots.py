@@ -12,6 +12,8 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -21,6 +23,7 @@ from PIL import Image
 
 import asyncdata as ad
 from asyncdata.devices.simulated import Accelerator
+from asyncdata.observe.dashboard_server import SHARED
 
 __all__ = ("main",)
 
@@ -83,6 +86,39 @@ def main(folder: str = "docs", seconds: str = "75") -> None:
         browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
         take_pictures(browser, training.stdout.readline().strip(), Path(folder), float(seconds))
         training.communicate("")
+        picture_of_ranks(browser, Path(folder), float(seconds) / 4)
+
+
+def picture_of_ranks(browser: Any, folder: Path, seconds: float) -> None:
+    """Start three ranks as a launcher does, and write a picture of the page of the first one."""
+    with ExitStack() as stack:
+        url = ""
+        run = {"WORLD_SIZE": "3", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29513"}
+        for rank in ("2", "1", "0"):
+            command = [sys.executable, "-m", "tests.observe.screenshots", "--rank"]
+            environment = {**os.environ, **run, "RANK": rank}
+            one = subprocess.Popen(command, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
+            stack.enter_context(one)
+            stack.callback(one.communicate, "")
+            assert one.stdout is not None
+            url = one.stdout.readline().strip()
+        shown = browser.new_page(viewport={"width": 1280, "height": 640})
+        shown.goto(url)
+        shown.wait_for_timeout(1000 * seconds)
+        save(shown.screenshot(), folder / "dashboard-ranks.png")
+
+
+def busy(number: int) -> int:
+    return sum(range(20_000)) + number
+
+
+def train_rank() -> None:
+    """Read a share of the numbers with a step of 20 ms for each batch, until standard input ends."""
+    ds = ad.Dataset.range(2_000_000).shard().map(busy, num_parallel_calls=2).batch(32)
+    with ds.with_options(ad.Options(dashboard=True)).iterate() as batches:
+        next(batches)
+        print(SHARED["127.0.0.1:8484"].url, flush=True)
+        read_until_told(batches, 0.02)
 
 
 def train() -> None:
@@ -92,11 +128,16 @@ def train() -> None:
             write_photos(Path(made) / part, 200)
         with pipeline(Path(made)).iterate() as batches, ad.observe.dashboard(batches) as page:
             print(page.url, flush=True)
-            stop = threading.Thread(target=sys.stdin.read)
-            stop.start()
-            while stop.is_alive():
-                next(batches)
-                time.sleep(0.03)
+            read_until_told(batches, 0.03)
+
+
+def read_until_told(batches: Any, step: float) -> None:
+    """Read batches, with a training step after each, until standard input ends."""
+    stop = threading.Thread(target=sys.stdin.read)
+    stop.start()
+    while stop.is_alive():
+        next(batches)
+        time.sleep(step)
 
 
 def take_pictures(browser: Any, url: str, folder: Path, seconds: float) -> None:
@@ -108,10 +149,14 @@ def take_pictures(browser: Any, url: str, folder: Path, seconds: float) -> None:
         shown.emulate_media(color_scheme=scheme)
         shown.set_viewport_size({"width": width, "height": 900})
         shown.wait_for_timeout(1000)
-        save(shown.screenshot(full_page=True), folder / f"{name}.png")
+        end = shown.locator(".charts" if width > 600 else ".limits").bounding_box()
+        height = end["y"] + end["height"] + shown.evaluate("scrollY") + 24
+        clip = {"x": 0, "y": 0, "width": width, "height": height}
+        save(shown.screenshot(full_page=True, clip=clip), folder / f"{name}.png")
     shown.set_viewport_size({"width": 1280, "height": 900})
     shown.locator("#timeline summary").click()
     shown.locator("#timeline svg").wait_for()
+    shown.emulate_media(color_scheme="light")
     save(shown.locator("#timeline").screenshot(), folder / "dashboard-timeline.png")
 
 
@@ -122,4 +167,5 @@ def save(picture: bytes, path: Path) -> None:
 
 
 if __name__ == "__main__":
-    train() if sys.argv[1:] == ["--train"] else main(*sys.argv[1:])
+    roles = {"--train": train, "--rank": train_rank}
+    roles.get(" ".join(sys.argv[1:]), partial(main, *sys.argv[1:]))()
