@@ -87,7 +87,9 @@ def answer(status: int, line: str) -> int:
 def one_line(error: BaseException) -> str:
     """Return the message of `error` and its notes as one line."""
     notes: list[str] = getattr(error, "__notes__", [])
-    return redacted(" ".join("; ".join([str(error), *notes]).split()))
+    missing = error.filename if isinstance(error, FileNotFoundError) else None
+    said = str(error) if missing is None else f"there is no file or folder {missing!r}"
+    return redacted(" ".join("; ".join([said, *notes]).split()))
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
-from typing import Any
+from typing import Any, Final
 
 from asyncdata.cli.logs import logs_in
 from asyncdata.cli.pipeline_file import pipeline_of
@@ -23,11 +23,15 @@ the epoch. The exit status is 0 if every epoch is complete, 1 if one is not, or 
 known.
 """
 
+EXAMPLE: Final = """
+Example: asyncdata audit 'run-*.jsonl' --against pipeline.py:ds, where the run had ad.Options(record="run.jsonl").
+"""
+
 
 def add_parser(commands: Any) -> None:
     """Add `audit` to the subparsers of a command line."""
     parser: ArgumentParser = commands.add_parser(
-        "audit", help="whether logs of a run show each record delivered once", description=DESCRIPTION
+        "audit", help="whether logs of a run show each record delivered once", description=DESCRIPTION, epilog=EXAMPLE
     )
     parser.add_argument("logs", nargs="+", metavar="RUN.jsonl", help="logs of all ranks, or patterns")
     parser.add_argument("--against", metavar="FILE.py:NAME", help="the pipeline, to compare what it gives")

@@ -25,7 +25,10 @@ __all__ = ("add_parser",)
 def add_parser(commands: Any) -> None:
     """Add `channel` to the subparsers of a command line."""
     parser: ArgumentParser = commands.add_parser(
-        "channel", help="inspect or trim a DurableChannel, and put back items that failed"
+        "channel",
+        help="inspect or trim a DurableChannel, and put back items that failed",
+        description="Look at the folder of a DurableChannel, make it smaller, or put back items that failed.",
+        epilog="Example: asyncdata channel inspect spool, where the service has ad.web.DurableChannel('spool').",
     )
     actions = parser.add_subparsers(title="actions", required=True, metavar="ACTION")
     inspecting = actions.add_parser("inspect", help="show what it holds; it may be in use")

@@ -34,11 +34,16 @@ its own that runs the file. Print whether their batches are equal, their pace, w
 all processes and the processor time of the one that trains, and what to change.
 """
 
+EXAMPLE: Final = """
+Example: asyncdata compare train.py:loader, where the file train.py has loader = DataLoader(dataset, batch_size=64,
+num_workers=2).
+"""
+
 
 def add_parser(commands: Any) -> None:
     """Add `compare` to the subparsers of a command line."""
     parser: ArgumentParser = commands.add_parser(
-        "compare", help="compare a DataLoader of PyTorch's with the drop-in", description=DESCRIPTION
+        "compare", help="compare a DataLoader of PyTorch's with the drop-in", description=DESCRIPTION, epilog=EXAMPLE
     )
     parser.add_argument(
         "loader",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from argparse import ArgumentParser, Namespace
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, cast
 
 import numpy as np
@@ -28,11 +28,15 @@ an error.
 
 PICTURES: Final = {b"\xff\xd8": "jpg", b"\x89PNG": "png", b"GIF8": "gif", b"BM": "bmp"}
 
+EXAMPLE: Final = """
+Example: asyncdata convert 'data/*.jsonl' shards --to parquet
+"""
+
 
 def add_parser(commands: Any) -> None:
     """Add `convert` to the subparsers of a command line."""
     parser: ArgumentParser = commands.add_parser(
-        "convert", help="write files as shards of another format", description=DESCRIPTION
+        "convert", help="write files as shards of another format", description=DESCRIPTION, epilog=EXAMPLE
     )
     parser.add_argument(
         "source", metavar="SOURCE", help="a file, a folder, a pattern in quotes, or a URL; in a bucket also a prefix"
@@ -56,13 +60,18 @@ def run(arguments: Namespace) -> int:
     written = getattr(rows if shape is None else rows.map(shape), method)
     options = None if is_local(arguments.target) else storage
     names = written(arguments.target, arguments.shards, arguments.compression, storage_options=options, progress=report)
-    print(f"{found.kind} to {arguments.to}: {len(names)} files, {redacted(f'{names[0]} to {names[-1]}')}")
+    print(f"{found.kind} to {arguments.to}: {redacted(written_as(names))}")
     return 0
 
 
 def report(elements: int, shards: int) -> None:
     """Print the progress."""
-    print(f"{elements} elements in {shards} shards", file=sys.stderr)
+    print(f"{elements:,} elements in {shards:,} shard{'s' * (shards != 1)}", file=sys.stderr)
+
+
+def written_as(names: Sequence[str]) -> str:
+    """Return which files were written, in words."""
+    return f"1 file, {names[0]}" if len(names) == 1 else f"{len(names):,} files, {names[0]} to {names[-1]}"
 
 
 def counted(rows: Dataset[Any]) -> Callable[[Dataset[Any]], Dataset[Any]]:

@@ -11,6 +11,7 @@ from typing import Any, Final
 from asyncdata.cli.doctor import read
 from asyncdata.cli.pipeline_file import add_arguments, pipeline_of
 from asyncdata.observe.dashboard_server import PORT, dashboard
+from asyncdata.observe.file_for_browsers import check_name
 
 __all__ = ("add_parser",)
 
@@ -37,6 +38,8 @@ def add_parser(commands: Any) -> None:
 
 def run(arguments: Namespace) -> int:
     """Read the pipeline; the page stays until Ctrl+C, or ends after the seconds that were asked for."""
+    if arguments.report is not None:
+        check_name("--report", "HTML", arguments.report)  # before the pipeline is read
     ds = pipeline_of(arguments.pipeline)
     with ds.iterate() as elements, dashboard(elements, port=arguments.port) as page:
         print(f"the dashboard is at {page.url}, until Ctrl+C", flush=True)

@@ -43,9 +43,8 @@ def run(arguments: Namespace) -> int:
     print_errors(stats)
     print(stats)
     print()
-    for choice in stats.tuned:
-        choices = ", ".join(f"{key}={value}" for key, value in choice.items() if key != "step")
-        print(f"AUTOTUNE: {choice['step']}: {choices}")
+    for step, choice, why in stats.tuned_rows[1:]:
+        print(f"AUTOTUNE: {step}: {choice}{why and f' ({why})'}")
     print(found)
     return 0
 

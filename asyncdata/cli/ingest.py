@@ -7,7 +7,7 @@ import os
 import signal
 from argparse import ArgumentTypeError
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from asyncdata.cli.arguments import local
 from asyncdata.cli.shards import FORMATS, Shards
@@ -34,11 +34,16 @@ written, also if the server is killed. Only clients on this machine are served, 
 ASYNCDATA_TOKEN has a token; then clients send "Authorization: Bearer TOKEN".
 """
 
+EXAMPLE: Final = """
+Example: asyncdata ingest --to shards, and then curl -H 'content-type: application/json' -d '{"x": 1}'
+http://127.0.0.1:8000/ingest
+"""
+
 
 def add_parser(commands: Any) -> None:
     """Add `ingest` to the subparsers of a command line."""
     parser: ArgumentParser = commands.add_parser(
-        "ingest", help="write what is posted into shards", description=DESCRIPTION
+        "ingest", help="write what is posted into shards", description=DESCRIPTION, epilog=EXAMPLE
     )
     parser.add_argument("--to", required=True, metavar="DIR|URL", help="where the shards are written")
     parser.add_argument(

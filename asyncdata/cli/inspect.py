@@ -31,11 +31,16 @@ MOST: Final = 10
 
 WIDTH: Final = 110
 
+EXAMPLE: Final = """
+Example: asyncdata inspect 'data/*.tfrecord', or asyncdata inspect s3://bucket/train/ --storage-option
+region=eu-central-1
+"""
+
 
 def add_parser(commands: Any) -> None:
     """Add `inspect` to the subparsers of a command line."""
     parser: ArgumentParser = commands.add_parser(
-        "inspect", help="show what files hold, and what is damaged", description=DESCRIPTION
+        "inspect", help="show what files hold, and what is damaged", description=DESCRIPTION, epilog=EXAMPLE
     )
     parser.add_argument(
         "source", metavar="SOURCE", help="a file, a folder, a pattern in quotes, or a URL; in a bucket also a prefix"

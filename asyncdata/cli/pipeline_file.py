@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import inspect
 import sys
-from argparse import ArgumentParser
+from argparse import ArgumentParser, ArgumentTypeError
 from collections.abc import Callable
 from math import inf
 from pathlib import Path
@@ -36,10 +36,12 @@ def add_arguments(parser: ArgumentParser, seconds: float = 10.0) -> None:
 
 def positive(text: str) -> float:
     """Return `text` as a number of seconds."""
-    seconds = float(text)
-    if not 0 < seconds < 1e9:
-        raise ValueError(text)
-    return seconds
+    try:
+        if 0 < (seconds := float(text)) < 1e9:
+            return seconds
+    except ValueError:
+        pass
+    raise ArgumentTypeError(f"must be a number of seconds above 0, got {text!r:.40}")
 
 
 def pipeline_of(spec: str) -> Dataset[Any]:
@@ -62,8 +64,8 @@ def value_of(spec: str, kind: type[V], noun: str) -> V:
     found: Any = getattr(module, name)
     found = called(spec, found) if callable(found) else found
     if not isinstance(found, kind):
-        got = type(found).__name__
-        raise PlanError(f"{spec} must be a {kind.__name__}, got a {got}; {values_in(module, kind, noun)}")
+        got = f"{found!r:.60} of type {type(found).__name__}"
+        raise PlanError(f"{spec} must be a {kind.__name__}, got {got}; {values_in(module, kind, noun)}")
     return found
 
 

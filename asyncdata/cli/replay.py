@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from argparse import ArgumentParser, Namespace
-from typing import Any
+from typing import Any, Final
 
 from asyncdata.cli.inspect import described, shortened, shown
 from asyncdata.cli.logs import logs_in
@@ -19,11 +19,15 @@ Show which records the element of one step had, from the log that Options(record
 The steps before it are not made.
 """
 
+EXAMPLE: Final = """
+Example: asyncdata replay run.jsonl pipeline.py:ds --step 1200, where the run had ad.Options(record="run.jsonl").
+"""
+
 
 def add_parser(commands: Any) -> None:
     """Add `replay` to the subparsers of a command line."""
     parser: ArgumentParser = commands.add_parser(
-        "replay", help="the records of a step, and its element again", description=DESCRIPTION
+        "replay", help="the records of a step, and its element again", description=DESCRIPTION, epilog=EXAMPLE
     )
     parser.add_argument("log", metavar="RUN.jsonl", help="the log of one rank")
     parser.add_argument("pipeline", metavar="FILE.py:NAME", help="the pipeline: a dataset in that file, or a function")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from asyncdata.cli.logs import logs_in
 from asyncdata.cli.pipeline_file import pipeline_of
@@ -19,11 +19,16 @@ Show in which steps of which ranks and epochs a record was delivered, from the l
 steps that a restart made again. The exit status is 1 if it is in none of them.
 """
 
+EXAMPLE: Final = """
+Example: asyncdata trace-record data/00003.tfrecord:17 pipeline.py:ds 'run-*.jsonl', where the run had
+ad.Options(record="run.jsonl").
+"""
+
 
 def add_parser(commands: Any) -> None:
     """Add `trace-record` to the subparsers of a command line."""
     parser: ArgumentParser = commands.add_parser(
-        "trace-record", help="the steps in which a record was delivered", description=DESCRIPTION
+        "trace-record", help="the steps in which a record was delivered", description=DESCRIPTION, epilog=EXAMPLE
     )
     parser.add_argument(
         "record",

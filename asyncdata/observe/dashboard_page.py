@@ -15,7 +15,7 @@ from asyncdata.observe.plan_flow import flow
 from asyncdata.observe.processes import Usage
 from asyncdata.statistics.bottleneck import Bottleneck, bottleneck_of
 from asyncdata.statistics.statistics import Statistics, decimal
-from asyncdata.statistics.table import Row, html_table, memory, time_of
+from asyncdata.statistics.table import html_table, memory, time_of
 
 __all__ = ("PAGE", "POLICY", "rendered", "report_of")
 
@@ -270,19 +270,10 @@ def sources(stats: Statistics, number: int) -> str:
 
 def tuned(stats: Statistics, number: int) -> str:
     """Return AUTOTUNE's choices and why."""
-    rows: list[Row] = [("step", "choice", "why")]
-    for choice in stats.tuned:
-        chosen = [chosen_as(key, value) for key, value in choice.items() if key not in {"step", "why", "inner"}]
-        rows.append((choice["step"], ", ".join(chosen), str(choice.get("why", ""))))
-    if len(rows) == 1:
+    if not (rows := stats.tuned_rows):
         return ""
     table = scrolled(html_table(rows), f"tuned-{number}", "AUTOTUNE's choices", "words text")
     return f"<section><h3>What AUTOTUNE chose</h3>{table}</section>"
-
-
-def chosen_as(key: str, value: object) -> str:
-    """Return one of AUTOTUNE's choices in words."""
-    return f"{memory(value)} of elements" if key == "bytes" and isinstance(value, int) else f"{key} {value}"
 
 
 def processes(usage: Usage | None, number: int) -> str:

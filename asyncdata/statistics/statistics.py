@@ -351,6 +351,15 @@ class Statistics:
         return rows
 
     @property
+    def tuned_rows(self) -> list[Row]:
+        """AUTOTUNE's choices and why, as rows of a table with the headings first; empty without any."""
+        rows: list[Row] = [("step", "choice", "why")] if self.tuned else []
+        for choice in self.tuned:
+            made = [chosen_as(key, value) for key, value in choice.items() if key not in {"step", "why", "inner"}]
+            rows.append((choice["step"], ", ".join(made), str(choice.get("why", ""))))
+        return rows
+
+    @property
     def tables(self) -> list[list[Row]]:
         """The rows of all tables that are not empty."""
         return [*filter(None, [self.rows, self.source_rows])]
@@ -360,6 +369,11 @@ class Statistics:
 
     def _repr_html_(self) -> str:
         return f"<p>{escape(self.summary)}</p>{''.join(map(html_table, self.tables))}"
+
+
+def chosen_as(key: str, value: object) -> str:
+    """Return one of AUTOTUNE's choices in words."""
+    return f"{memory(value)} of elements" if key == "bytes" and isinstance(value, int) else f"{key} {value}"
 
 
 def decimal(pace: float) -> str:

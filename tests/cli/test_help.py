@@ -20,10 +20,27 @@ def test_no_command_shows_all_of_them(capsys: Capture) -> None:
         assert re.search(rf"^    {name.replace('trace_record', 'trace').replace('_', '-')}", told, re.MULTILINE), name
 
 
-@pytest.mark.parametrize("command", ["bench", "dashboard", "doctor"])
-def test_commands_for_a_pipeline_have_an_example(command: str, capsys: Capture) -> None:
+NAMES = [
+    command.__name__.rpartition(".")[2].replace("_", "-") for command in COMMANDS if "demo" not in command.__name__
+]
+
+
+@pytest.mark.parametrize("command", NAMES)
+def test_commands_have_an_example(command: str, capsys: Capture) -> None:
     with pytest.raises(SystemExit):
         main([command, "--help"])
     told = " ".join(capsys.readouterr().out.split())
-    assert f"Example: asyncdata {command} pipeline.py:ds" in told
-    assert "ds = ad.Dataset" in told
+    assert f"Example: asyncdata {command} " in told
+    assert ("ds = ad.Dataset" in told) == (command in {"bench", "dashboard", "doctor"})
+
+
+def test_what_is_missing_is_named(capsys: Capture) -> None:
+    assert main(["inspect", "nowhere/"]) == 2
+    assert capsys.readouterr().err == "asyncdata: there is no file or folder 'nowhere/'\n"
+    with pytest.raises(SystemExit):
+        main(["doctor", "pipeline.py:ds", "--seconds", "soon"])
+    assert "--seconds: must be a number of seconds above 0, got 'soon'" in capsys.readouterr().err
+    assert main(["dashboard", "nowhere.py:ds", "--report", "run.txt"]) == 2
+    assert "--report writes HTML, which browsers open: give a name that ends in .html, got 'run.txt'" in (
+        capsys.readouterr().err
+    )

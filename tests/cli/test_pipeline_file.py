@@ -76,7 +76,7 @@ def test_a_function_that_returns_a_dataset_is_called(pipeline: Path, capsys: pyt
         ("nothing.py:ds", "there is no file"),
         ("a_pipeline.py", "its datasets are ds"),
         ("a_pipeline.py:other", "has no 'other'; its datasets are ds"),
-        ("a_pipeline.py:elsewhere", "must be a Dataset, got a int"),
+        ("a_pipeline.py:elsewhere", "must be a Dataset, got 3 of type int; its datasets are ds"),
         ("a_pipeline.py:of_two", "must be a function without arguments: missing a required argument: 'path'"),
     ],
 )
