@@ -28,7 +28,7 @@ def add_parser(commands: Any) -> None:
         "channel",
         help="inspect or trim a DurableChannel, and put back items that failed",
         description="Look at the folder of a DurableChannel, make it smaller, or put back items that failed.",
-        epilog="Example: asyncdata channel inspect spool, where the service has ad.web.DurableChannel('spool').",
+        epilog="Example: asyncdata channel inspect spool, where the service has ad.DurableChannel('spool').",
     )
     actions = parser.add_subparsers(title="actions", required=True, metavar="ACTION")
     inspecting = actions.add_parser("inspect", help="show what it holds; it may be in use")

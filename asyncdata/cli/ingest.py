@@ -94,7 +94,7 @@ def run(arguments: Namespace) -> int:
         channel.close()
     with shards.batches(follow=False).iterate(state=shards.state) as rest:
         shards.write(rest)
-    print(f"{shards.number} shards in {redacted(arguments.to)}")
+    print(f"{shards.number:,} shard{'s' * (shards.number != 1)} in {redacted(arguments.to)}")
     return 0
 
 

@@ -150,7 +150,7 @@ def section(view: View, usage: Usage | None, newest: bool) -> str:
         f'<h2 id="name-{number}">{escape(name)}</h2> <span class="state">{escape(state_of(stats))}</span></summary>'
         f'<div class="inside">{limit_box(stats, limit)}{progress(view)}<dl>{"".join(facts(view))}</dl>'
         f"<h3>Steps</h3>{flow(view, limit.step)}"
-        f'<div class="charts">{"".join(charts(view))}</div>{errors(stats)}'
+        f"{charts(view)}{errors(stats)}"
         f'<div class="tables">{sources(stats, number)}{processes(usage, number) if newest else ""}'
         f"{tuned(stats, number)}</div>"
         f'<details class="more" id="more-{number}"><summary id="figures-{number}">All figures of each step</summary>'
@@ -193,7 +193,8 @@ def progress(view: View) -> str:
         return ""
     done, pace = min(1.0, stats.elements / total), pace_of(view)
     left = f", {duration((total - stats.elements) / pace)} left" if stats.running and pace and done < 1 else ""
-    words = f"{stats.elements:,} of {total:,}, {done:.0%}{left}"
+    with_errors = " with errors" if stats.elements > total else ""  # those of members come before their batch
+    words = f"{stats.elements:,}{with_errors} of {total:,}, {done:.0%}{left}"
     return (
         f'<div class="progress"><svg viewBox="0 0 100 1" preserveAspectRatio="none" role="img" '
         f'aria-label="progress: {words}"><rect width="{100 * done:.2f}" height="1"/></svg><span>{words}</span></div>'
@@ -225,11 +226,11 @@ def facts(view: View) -> list[str]:
     return [f"<div><dt>{escape(what)}</dt><dd>{escape(value)}</dd></div>" for what, value in figures.items()]
 
 
-def charts(view: View) -> list[str]:
+def charts(view: View) -> str:
     """Return pace, waiting and memory over time."""
     samples, stats = view.history.curve, view.stats
     if len(samples) < 3:
-        return []
+        return ""
     now, size = samples[-1].at, stats.batched
     pairs = [*zip(samples, samples[2:], strict=False)]  # over two distances, which is smoother
     what = "samples" if size > 1 else "elements"
@@ -239,11 +240,12 @@ def charts(view: View) -> list[str]:
     used = ("of all processes", [(one.at - now, float(one.memory)) for one in samples])
     both = [used, held] if samples[-1].memory else [held]
     most = max([value for _, points in both for _, value in points])
-    return [
+    drawn = [
         chart("Pace", [(f"{what} a second", pace)], lambda value: decimal(value).removesuffix(".0")),
         chart("Waiting", [("of the consumer's time", waits)], lambda value: f"{value:.0f}%", 100.0),
         chart("Memory", both, lambda value: memory(round(value)), power_above(most)),
     ]
+    return f'<div class="charts">{"".join(drawn)}</div>'
 
 
 def errors(stats: Statistics) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -54,6 +55,14 @@ def test_state_bottleneck_and_errors_are_told() -> None:
         assert list(numbers) == [4, 5]
         assert numbers.stats().state == "ended"
     assert numbers.stats().state == "ended"
+
+
+def test_errors_before_batches_are_no_more_batches_than_there_are() -> None:
+    with ad.Dataset.range(6).map(fails).batch(2).iterate() as batches:
+        for _ in range(4):
+            with suppress(ValueError):
+                next(batches)
+        assert "4 with errors of 3, 100%<" in shown(batches.stats())
 
 
 def test_one_that_is_left_is_closed() -> None:
