@@ -8,7 +8,7 @@ from typing import Any, Generic, Self, TypeVar
 
 from asyncdata.errors import PlanError
 from asyncdata.iterator import DatasetIterator
-from asyncdata.statistics.statistics import Statistics
+from asyncdata.statistics.statistics import Statistics, decimal
 from asyncdata.system.closing import Closable
 from asyncdata.system.optional_packages import require
 
@@ -63,15 +63,17 @@ class Progress(Closable, Generic[T]):
         return self.elements.monitor()
 
     def _show(self) -> None:
-        """Count an element; when tqdm redraws the bar, show the share of waiting too."""
+        """Count an element; when tqdm redraws the bar, show samples a second and the share of waiting too."""
         if self._bar.update():
-            self._bar.set_postfix_str(self._waiting(), refresh=False)
+            self._bar.set_postfix_str(self._told(), refresh=False)
 
-    def _waiting(self) -> str:
-        return f"waiting {self.elements.stats().waiting:.0%}"
+    def _told(self) -> str:
+        stats = self.elements.stats()
+        samples = f"{decimal(stats.sample_pace)} samples/s, " if stats.batched > 1 else ""
+        return f"{samples}waiting {stats.waiting:.0%}"
 
     def _end(self) -> None:
-        self._bar.set_postfix_str(self._waiting(), refresh=False)
+        self._bar.set_postfix_str(self._told(), refresh=False)
         self._bar.close()
 
     def close(self) -> None:

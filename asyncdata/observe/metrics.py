@@ -33,6 +33,7 @@ class Metric(NamedTuple):
 
 OF_PIPELINES: Final = (
     Metric("elements", True, "", "Elements that the consumer was given.", "elements"),
+    Metric("samples_per_element", False, "", "About how many samples are in an element, 1 without batches.", "batched"),
     Metric("elapsed_seconds", True, "s", "Seconds since the first was asked for.", "seconds"),
     Metric("waiting_seconds", True, "s", "Seconds that the consumer waited.", "waiting_seconds"),
     Metric("running", False, "", "1 while the pipeline runs, else 0.", "running"),

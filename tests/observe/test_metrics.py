@@ -44,6 +44,7 @@ def test_prometheus_reads_what_stats_tell() -> None:
     stats = elements.stats()
     assert prometheus.generate_latest(registry).startswith(b"# HELP asyncdata_elements_total ")
     assert registry.get_sample_value("asyncdata_elements_total", {"pipeline": "train"}) == 10
+    assert registry.get_sample_value("asyncdata_samples_per_element", {"pipeline": "train"}) == stats.batched == 4
     assert registry.get_sample_value("asyncdata_waiting_seconds_total", {"pipeline": "train"}) == stats.waiting_seconds
     for place, step in enumerate(stats.steps):
         labels = {"pipeline": "train", "step": step.step, "place": str(place)}
