@@ -25,5 +25,5 @@ def fenced(text: str) -> str:
     for blank, paragraph in groupby(text.splitlines(), key=lambda line: not line.strip()):
         block = list(paragraph)
         is_example = not blank and block[0].lstrip().startswith(">>>")
-        lines += ["```pycon", *block, "```"] if is_example else block
+        lines += ["```pycon", *[line.replace("  # doctest: +SKIP", "") for line in block], "```"] if is_example else block
     return "\n".join(lines)
