@@ -25,5 +25,6 @@ def fenced(text: str) -> str:
     for blank, paragraph in groupby(text.splitlines(), key=lambda line: not line.strip()):
         block = list(paragraph)
         is_example = not blank and block[0].lstrip().startswith(">>>")
-        lines += ["```pycon", *[line.replace("  # doctest: +SKIP", "") for line in block], "```"] if is_example else block
+        shown = [line.replace("  # doctest: +SKIP", "") for line in block]
+        lines += ["```pycon", *shown, "```"] if is_example else block
     return "\n".join(lines)
