@@ -527,7 +527,14 @@ def save(path: str | os.PathLike[str], state: Mapping[str, Any]) -> None:
 
 
 def load(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Read a state that `save` wrote; `ResumeError` if the file does not hold a state."""
+    """Read a state that `save` wrote; `ResumeError` if the file does not hold a state.
+
+    >>> import asyncdata as ad, os, tempfile
+    >>> path = os.path.join(tempfile.mkdtemp(), "state.json")
+    >>> save(path, iter(ad.Dataset.range(10)).state_dict())
+    >>> next(ad.Dataset.range(10).iterate(state=load(path)))
+    0
+    """
     from asyncdata.storage import local_path
 
     content = Path(local_path(path, "a state")).read_bytes()
@@ -547,6 +554,14 @@ def save_share(folder: str | os.PathLike[str], state: Mapping[str, Any], checkpo
     same state, in `asyncdata.json`. `checkpoint` is what all states of one checkpoint have in common, such as the
     training step: `load_shares` refuses a folder in which some files are of another one, as after a machine has stopped
     while it overwrote them.
+
+    >>> import asyncdata as ad, os, tempfile
+    >>> folder = tempfile.mkdtemp()
+    >>> with ad.Dataset.range(12).shard(4, 1).iterate() as numbers:
+    ...     _ = next(numbers)
+    ...     save_share(folder, numbers.state_dict(), checkpoint=1000)
+    >>> os.listdir(folder)
+    ['asyncdata-1-of-4.json']
     """
     from asyncdata.storage import local_path
 

@@ -793,6 +793,17 @@ class DatasetIterator(Closable, Generic[T]):
 
         The next iteration of the dataset is the epoch after that one. With `strict=False` it may have been a similar
         pipeline: see `Dataset.iterate`.
+
+        >>> import asyncdata as ad
+        >>> numbers = iter(ad.Dataset.range(5))
+        >>> next(numbers), next(numbers)
+        (0, 1)
+        >>> state = numbers.state_dict()
+        >>> list(numbers)
+        [2, 3, 4]
+        >>> numbers.load_state_dict(state)
+        >>> list(numbers)
+        [2, 3, 4]
         """
         strictly = check_flag("load_state_dict", "strict", strict)
         reader = self._reader
@@ -833,7 +844,16 @@ class DatasetIterator(Closable, Generic[T]):
             raise StructureError("there is no next element to describe") from None
 
     async def apeek(self) -> T:
-        """Return the next element without taking it, as `peek` does; `StopAsyncIteration` if there is none."""
+        """Return the next element without taking it, as `peek` does; `StopAsyncIteration` if there is none.
+
+        >>> import asyncio
+        >>> import asyncdata as ad
+        >>> async def look():
+        ...     async with ad.Dataset.range(3).iterate() as numbers:
+        ...         return await numbers.apeek(), await anext(numbers)
+        >>> asyncio.run(look())
+        (0, 0)
+        """
         reader = self._reader
         try:
             return await reader.peek_async()
@@ -920,7 +940,16 @@ class DatasetIterator(Closable, Generic[T]):
         return engine.paused() if isinstance(engine, DeviceEngine) else nullcontext()
 
     def close(self) -> None:
-        """End the pipeline and wait until it has ended, a second at most. May be called again."""
+        """End the pipeline and wait until it has ended, a second at most. May be called again.
+
+        >>> import asyncdata as ad
+        >>> numbers = iter(ad.Dataset.range(5))
+        >>> next(numbers)
+        0
+        >>> numbers.close()  # `with ds.iterate() as numbers` does so by itself
+        >>> numbers.stats().state
+        'closed'
+        """
         self._reader.leave()
         if self._reader.engine is not None:
             self._reader.engine.join()

@@ -55,6 +55,12 @@ def test_a_wheel_has_all_files_of_the_package_the_licence_and_nothing_else(built
     assert {"asyncdata/py.typed", "asyncdata/llms.txt"} <= names
 
 
+def test_a_tag_of_a_release_is_the_version() -> None:
+    """Of a commit that is tagged `v0.2.0`, which a workflow builds, `__version__` is 0.2.0."""
+    tags = [tag for tag in run("git", "tag", "--points-at", "HEAD").split() if tag.startswith("v")]
+    assert tags in ([], [f"v{__version__}"])
+
+
 def test_an_sdist_has_what_its_tests_need(built: Path) -> None:
     (sdist,) = built.glob("*.tar.gz")
     with tarfile.open(sdist) as archive:

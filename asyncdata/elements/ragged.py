@@ -74,7 +74,13 @@ class Ragged:
         return map(self.__getitem__, range(len(self)))
 
     def to_list(self) -> list[Any]:
-        """Return the rows as lists."""
+        """Return the rows as lists.
+
+        >>> import asyncdata as ad
+        >>> import numpy as np
+        >>> ad.Ragged(np.array([1, 2, 3]), np.array([0, 1, 1, 3])).to_list()
+        [[1], [], [2, 3]]
+        """
         return [row.tolist() for row in self]
 
     @property

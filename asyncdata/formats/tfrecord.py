@@ -492,7 +492,16 @@ class TFRecordWriter:
         self._file.write(self._compressor.feed(frame(bytes(record))))
 
     def flush(self) -> None:
-        """Pass everything written so far to the operating system, so that readers can see it."""
+        """Pass everything written so far to the operating system, so that readers can see it.
+
+        >>> import os, tempfile
+        >>> path = os.path.join(tempfile.mkdtemp(), "greetings.tfrecord")
+        >>> with TFRecordWriter(path) as writer:
+        ...     writer.write(b"hello")
+        ...     writer.flush()
+        ...     os.path.getsize(path)
+        21
+        """
         self._check_open()
         self._file.write(self._compressor.flush())
         self._file.flush()

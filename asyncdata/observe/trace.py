@@ -71,7 +71,14 @@ class Trace:
         return (self._ended or time.perf_counter()) - self._begun if self._begun else 0.0
 
     def bars(self) -> list[Bar]:
-        """Return what was recorded, in order: a row for each step, and seconds since the trace began."""
+        """Return what was recorded, in order: a row for each step, and seconds since the trace began.
+
+        >>> import asyncdata as ad
+        >>> with ad.trace() as t:
+        ...     _ = list(ad.Dataset.range(3).map(abs).batch(3))
+        >>> "map(abs)" in {bar.row for bar in t.bars()}
+        True
+        """
         found = [self._bar(span) for span in [*self._recorder.spans] if span.end >= self._begun]
         return sorted(found, key=lambda bar: bar.begin)
 
@@ -85,6 +92,11 @@ class Trace:
         """Draw what was recorded as an SVG picture: a row for each step, time to the right.
 
         `above` is another trace. It is drawn above this one on the same scale, to compare the two.
+
+        >>> import asyncdata as ad
+        >>> with ad.trace() as t:
+        ...     _ = list(ad.Dataset.range(3).batch(3))
+        >>> t.plot("/tmp/timeline.svg", title="as it was")
         """
         parts = [(title, self.bars(), self.seconds)]
         if above is not None:
@@ -93,7 +105,13 @@ class Trace:
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write what was recorded as JSON for https://ui.perfetto.dev or chrome://tracing: a track for each step and
-        each of its workers. Times are in microseconds there."""
+        each of its workers. Times are in microseconds there.
+
+        >>> import asyncdata as ad
+        >>> with ad.trace() as t:
+        ...     _ = list(ad.Dataset.range(3).batch(3))
+        >>> t.save("/tmp/trace.json")
+        """
         Path(path).write_text(json.dumps({"traceEvents": events(self.bars())}), encoding="utf-8")
 
 

@@ -86,6 +86,16 @@ class Channel(Closable):
         `admission` it is that of the admission. `nbytes` is
         their total size; without it all count as large as the first. `PlanError` if they would not fit into an empty
         channel, `ClosedError` if it is closed. A call that is cancelled has sent nothing.
+
+        >>> import asyncio
+        >>> import asyncdata as ad
+        >>> async def serve():
+        ...     channel = ad.Channel()
+        ...     await channel.send([1, 2, 3])
+        ...     channel.close()
+        ...     return [item async for item in ad.Dataset.from_channel(channel)]
+        >>> asyncio.run(serve())
+        [1, 2, 3]
         """
         chunk = self._queue.weighed(listed(items), version, nbytes, admission)
         if not self._queue.put(chunk):
@@ -121,7 +131,21 @@ class Channel(Closable):
         self.close()
 
     def fail(self, error: BaseException) -> None:
-        """Close it with an error: after the items that are there, each iteration raises `error` and ends."""
+        """Close it with an error: after the items that are there, each iteration raises `error` and ends.
+
+        >>> import asyncdata as ad
+        >>> channel = ad.Channel()
+        >>> channel.send_nowait([1])
+        >>> channel.fail(OSError("the camera is gone"))
+        >>> items = iter(ad.Dataset.from_channel(channel))
+        >>> next(items)
+        1
+        >>> next(items)
+        Traceback (most recent call last):
+            ...
+        OSError: the camera is gone
+        ...
+        """
         self._queue.end(error)
 
     @property

@@ -303,6 +303,14 @@ class DurableChannel(Closable):
 
         Call it when `state`, or the checkpoint that contains it, is saved. Only complete segments are removed, and the
         last one stays.
+
+        >>> import tempfile
+        >>> import asyncdata as ad
+        >>> with ad.DurableChannel(tempfile.mkdtemp()) as channel:
+        ...     with ad.Dataset.from_channel(channel.path, follow=False).iterate() as items:
+        ...         state = items.state_dict()  # saved with the model
+        ...     channel.trim(state)
+        0
         """
         freed = trimmed(self._folder, state)
         with self._guard:
@@ -314,7 +322,15 @@ class DurableChannel(Closable):
         self._finish("it was closed")
 
     def end(self) -> None:
-        """Close it for ever: readers end after the items that are there."""
+        """Close it for ever: readers end after the items that are there.
+
+        >>> import tempfile
+        >>> import asyncdata as ad
+        >>> channel = ad.DurableChannel(tempfile.mkdtemp())
+        >>> channel.end()
+        >>> list(ad.Dataset.from_channel(channel.path))  # waits for no more
+        []
+        """
         with self._guard:
             self._check()
             self._pending.append(Pending(framed(Record(Kind.END, "bytes", time.time(), None, b"", b""))))
@@ -341,6 +357,12 @@ class DurableChannel(Closable):
         dropped as stale (`max_age`, `min_version`), and `dead_letters` how many failed in the pipeline of a
         `Consumer(on_error="dead-letter")` and were not put back. `working`, `staleness`, `max_staleness` and `waste`
         are as those of `Channel.stats`.
+
+        >>> import tempfile
+        >>> import asyncdata as ad
+        >>> with ad.DurableChannel(tempfile.mkdtemp()) as channel:
+        ...     channel.stats()["dead_letters"]
+        0
         """
         dropped, dead = self._folder.dropped.read() or 0, self._folder.dead_letters.read() or 0
         with self._guard:
@@ -489,7 +511,16 @@ def trimmed(folder: ChannelFolder, state: Mapping[str, Any]) -> int:
 
 
 def trim(path: str | os.PathLike[str], state: Mapping[str, Any]) -> int:
-    """Do the same as `DurableChannel.trim`, in a trainer that has only the path of the channel."""
+    """Do the same as `DurableChannel.trim`, in a trainer that has only the path of the channel.
+
+    >>> import tempfile
+    >>> import asyncdata as ad
+    >>> with ad.DurableChannel(tempfile.mkdtemp()) as channel:
+    ...     with ad.Dataset.from_channel(channel.path, follow=False).iterate() as items:
+    ...         state = items.state_dict()
+    ...     ad.web.trim(channel.path, state)
+    0
+    """
     return trimmed(ChannelFolder(path), state)
 
 
