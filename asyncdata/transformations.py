@@ -844,7 +844,13 @@ class Transformations(Grouping[T_co]):
         return self._next(Prefetch(self._plan, check_count("prefetch", "buffer_size", size, 0, (AUTOTUNE,))))
 
     def prefetch_to_device(
-        self, device: Any, buffer_size: int = 2, mode: Literal["fresh", "ring"] = "fresh", *, static: Any = None
+        self,
+        device: Any,
+        buffer_size: int = 2,
+        mode: Literal["fresh", "ring"] = "fresh",
+        *,
+        static: Any = None,
+        decode_on_device: bool = False,
     ) -> Dataset[Any]:
         """Copy elements to a device while earlier ones are used; `buffer_size` of them are there, or are being copied.
 
@@ -857,6 +863,11 @@ class Transformations(Grouping[T_co]):
         requested. With `static`, a structure of tensors like the elements, each element is copied into these tensors,
         as CUDA graphs require. States are the same as without this step.
 
+        With `decode_on_device` all `bytes` are pictures, which become arrays of (3, height, width), uint8, red, green
+        and blue; a batch of them a list of such arrays. A GPU decodes JPEG by nvJPEG, for which torchcodec or
+        torchvision must be installed; what it cannot decode, and all pictures on other devices, `decode_image` decodes
+        on the host. A damaged picture is a `DataLossError` in the place of its element, and has its number in a note.
+
         >>> import asyncdata as ad
         >>> from asyncdata.devices.simulated import Accelerator
         >>> ds = ad.Dataset.from_tensor_slices({"x": [[1, 2], [3, 4]]}).batch(2).prefetch_to_device(Accelerator())
@@ -866,8 +877,8 @@ class Transformations(Grouping[T_co]):
         from asyncdata.devices.choice import check_device
         from asyncdata.transforms.prefetch_to_device import PrefetchToDevice
 
-        chosen = check_device(device, mode, static)
-        return self._next(PrefetchToDevice.of(self._plan, chosen, buffer_size, mode, static))
+        chosen = check_device(device, mode, static, decode_on_device)
+        return self._next(PrefetchToDevice.of(self._plan, chosen, buffer_size, mode, static, decode_on_device))
 
     def rate_limit(self, per_second: float, burst: int = 1) -> Dataset[T_co]:
         """Read at most `per_second` elements a second, evenly, or up to `burst` at once after a pause.

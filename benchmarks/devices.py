@@ -21,6 +21,7 @@ import numpy as np
 from harness import AtMost, Report, Row
 
 import asyncdata as ad
+from asyncdata.devices.cuda import nvjpeg
 from asyncdata.devices.simulated import Accelerator
 from asyncdata.memory.buffer_pool import POOL
 
@@ -350,6 +351,23 @@ def training(machine: Machine, report: Report, quick: bool) -> None:
     report.add(Row("the same with DataLoader", max(0.0, 100 * (1 - alone / theirs)), "%"))
 
 
+def decoding_there(machine: Machine, report: Report, quick: bool) -> None:
+    """Report how many JPEG files a second become pictures on the device, and how many by the package's calls alone."""
+    torch, size, steps = machine.torch, 8 if quick else 256, 2 if quick else 40
+    encoded = jpegs(32)
+    ds = ad.Dataset.from_list(encoded).repeat().batch(size, drop_remainder=True)
+    with ds.prefetch_to_device(machine.device, decode_on_device=True).iterate() as batches:
+        seconds = busy_seconds(machine, id, batches, steps)
+    if not machine.cuda:
+        report.add(Row("JPEG files decoded on the way to the device", size / seconds, "images/s"))
+        return
+    sources = [torch.frombuffer(bytearray(file), dtype=torch.uint8) for file in encoded]
+    sources = list(itertools.islice(itertools.cycle(sources), size))
+    bare = (nvjpeg()(sources, device=machine.name) for _ in itertools.count())
+    theirs = size / busy_seconds(machine, id, bare, steps)
+    report.add(Row("JPEG files decoded on the device", size / seconds, "images/s", "the package's calls alone", theirs))
+
+
 def busy_seconds(machine: Machine, step: Callable[[Any], object], batches: Iterable[Any], steps: int) -> float:
     """Return how long a step takes, after two that are not counted, and the batches that are ready by then."""
     batches = iter(batches)
@@ -391,6 +409,8 @@ def main() -> None:
         small_arrays(machine, report)
     if machine.torch is not None and is_installed("PIL"):
         training(machine, report, arguments.quick)
+    if machine.torch is not None and (is_installed("torchcodec") or is_installed("torchvision") or not machine.cuda):
+        decoding_there(machine, report, arguments.quick)
     report.finish(arguments.json)
 
 

@@ -46,7 +46,7 @@ class Sent(NamedTuple):
 class Device(Protocol):
     """One device for one iterator. It is made in the consumer's thread, where "cuda" gets its index.
 
-    `send` and `parts` run in the copy thread, all other methods in the consumer's.
+    `send`, `decode` and `parts` run in the copy thread, all other methods in the consumer's.
     """
 
     @property
@@ -62,6 +62,13 @@ class Device(Protocol):
         """Start to copy arrays to the device, on its copy stream.
 
         With `into` the result is in reused memory: arrays of an earlier batch if they fit, else new ones.
+        """
+        ...
+
+    def decode(self, files: Sequence[bytes]) -> Sequence[Any]:
+        """Return pictures as arrays of (3, height, width), uint8, on the device, made before those that are sent next.
+
+        `None` for each that is decoded on the host.
         """
         ...
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from asyncdata.devices.base import Device
 from asyncdata.devices.cpu import CpuDevice
-from asyncdata.devices.cuda import CudaDevice
+from asyncdata.devices.cuda import CudaDevice, nvjpeg
 from asyncdata.devices.jax import JaxDevice
 from asyncdata.devices.simulated import Accelerator, SimulatedDevice
 from asyncdata.errors import PlanError
@@ -15,11 +15,18 @@ from asyncdata.memory.buffer_pool import POOL
 __all__ = ("check_device", "device_for", "kind_of")
 
 
-def check_device(device: Any, mode: str, static: Any) -> Any:
+def check_device(device: Any, mode: str, static: Any, decode_on_device: bool) -> Any:
     """Return a device unchanged; `PlanError` if it is not a device, or does not support the options."""
     kind = kind_of(device)
     if kind == "jax" and (mode == "ring" or static is not None):
         raise PlanError("prefetch_to_device: mode='ring' and static= are not for JAX, whose arrays are immutable")
+    if decode_on_device and (mode == "ring" or static is not None):
+        raise PlanError(
+            "prefetch_to_device: mode='ring' and static= are not for decode_on_device=True: each picture has a size of "
+            "its own"
+        )
+    if decode_on_device and kind == "cuda":
+        nvjpeg()  # raises here if it is not installed
     return device
 
 

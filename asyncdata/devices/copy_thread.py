@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from asyncdata.devices.base import Device, Event, Sent
 from asyncdata.devices.element_arrays import paths_of, split_arrays
+from asyncdata.devices.encoded_pictures import EncodedPictures, is_encoded
 from asyncdata.devices.staging import StagedArrays, Staging
 from asyncdata.executors.function_call import ThreadPool, noted
 from asyncdata.memory.memcpy import helper_count
@@ -47,7 +48,7 @@ class Batch:
         self.arrays: Sequence[Any] = ()
         """The arrays of the element on the device, which are views into those that were sent."""
         self.paths: Sequence[str] = ()
-        """The paths of its arrays, if they are written to static ones."""
+        """The paths of its arrays, if they are written to static ones, or some are decoded."""
         self.failure: Failure | None = item if type(item) is Failure else None
 
 
@@ -89,6 +90,7 @@ class CopyThread:
         self.label = node.label()
         self.most = node.buffer_size
         self.has_static = node.static is not None
+        self.decodes = node.decode_on_device
         self.threads: list[threading.Thread] = []
         self.helpers = ThreadPool(self.start_helper, helper_count(usable_cores()), "asyncdata-device-copy")
         self.staging = Staging(device, self.helpers)
@@ -185,16 +187,23 @@ class CopyThread:
                 batch.failure = noted(error, self.label, batch.tickets[0])
         self.queue.put(Block([batch], batch.tickets))
 
+    def is_sent(self, leaf: Any) -> bool:
+        """Return whether a leaf is replaced by what is on the device."""
+        return (self.decodes and is_encoded(leaf)) or self.device.is_sent(leaf)
+
     def start(self, batch: Batch) -> None:
         """Start to copy a batch; afterwards the batch holds only the parts that are not arrays."""
         begin = time.perf_counter()
-        batch.item, leaves = split_arrays(batch.item, self.device.is_sent)
-        if self.has_static:
-            batch.paths = paths_of(batch.item)
-        on_host = self.staging.pinned(leaves)
+        batch.item, leaves = split_arrays(batch.item, self.is_sent)
+        batch.paths = paths_of(batch.item) if self.has_static or self.decodes else ()
+        pictures = EncodedPictures(self.device, leaves, batch.paths) if self.decodes else None
+        on_host = self.staging.pinned(leaves if pictures is None else pictures.leaves)
         sent = self.device.send(on_host.sources, batch.credit.arrays)
         self.copies.append(Copy(sent.ready, on_host))
         batch.arrays = on_host.parts(self.device, sent.arrays)
+        if pictures is not None:
+            batch.arrays = pictures.joined(batch.arrays)
+            sent = Sent([*sent.arrays, *pictures.on_device()], sent.ready)
         batch.sent = sent
         self.worked += (seconds := time.perf_counter() - begin)
         if RECORDERS:

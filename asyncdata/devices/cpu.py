@@ -36,6 +36,9 @@ class CpuDevice:
         target = reusable(into, place, tensor.shape, tensor.dtype)
         return tensor.clone() if target is None else target.copy_(tensor)
 
+    def decode(self, files: Sequence[bytes]) -> Sequence[Any]:
+        return [None] * len(files)
+
     def parts(self, packed: Any, parts: Sequence[PackedArray]) -> Sequence[Any]:
         raise TypeError("tensors on the CPU are sent one by one")
 

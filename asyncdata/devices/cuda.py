@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from functools import cache
+from functools import cache, partial
+from importlib.util import find_spec
 from typing import Any, Final
 
 from asyncdata.devices.base import Event, Sent, is_array
 from asyncdata.devices.element_arrays import reusable
+from asyncdata.devices.encoded_pictures import decoded_together
 from asyncdata.devices.packed_layout import PackedArray
 from asyncdata.devices.pinned_memory import HostMemory, PinnedMemory
 from asyncdata.elements.tensors import tensor_of, tensor_parts
 from asyncdata.errors import DeviceNotFoundError
+from asyncdata.formats.images import is_installed
 from asyncdata.system.optional_packages import require
 
-__all__ = ("CudaDevice",)
+__all__ = ("CudaDevice", "nvjpeg")
 
 FALL_BACK = 'fall back with prefetch_to_device("cuda" if torch.cuda.is_available() else "cpu")'
 
@@ -65,6 +68,15 @@ class CudaDevice:
             target = self.torch.empty(source.shape, dtype=source.dtype, device=self.device)
         return target.copy_(source, non_blocking=True)
 
+    def decode(self, files: Sequence[bytes]) -> Sequence[Any]:
+        with self.torch.cuda.device(self.device), self.torch.cuda.stream(self.stream):
+            return decoded_together(self.by_nvjpeg, files)
+
+    def by_nvjpeg(self, files: list[bytes]) -> Sequence[Any]:
+        """Return JPEG files as tensors. It returns when they are decoded, on a stream of the package's."""
+        sources = [self.torch.frombuffer(bytearray(file), dtype=self.torch.uint8) for file in files]
+        return nvjpeg()(sources, device=self.device)
+
     def parts(self, packed: Any, parts: Sequence[PackedArray]) -> Sequence[Any]:
         return tensor_parts(packed, parts)
 
@@ -83,6 +95,15 @@ class CudaDevice:
 
     def close(self) -> None:
         self.stream.synchronize()
+
+
+def nvjpeg() -> Callable[..., Sequence[Any]]:
+    """Return what decodes by nvJPEG, or raise an error that says what to install."""
+    what = "prefetch_to_device(decode_on_device=True)"
+    if is_installed("torchcodec") or not find_spec("torchvision"):
+        return partial(require("torchcodec.decoders", what, "'torchcodec>=0.16'").decode_jpeg, mode="RGB")
+    images: Any = require("torchvision.io", what, "torchvision")
+    return partial(images.decode_jpeg, mode=images.ImageReadMode.RGB)
 
 
 @cache

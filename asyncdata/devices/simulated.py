@@ -418,6 +418,9 @@ class SimulatedDevice:
                 accelerator.copy(stream, source, arrays[-1])
             return Sent(arrays, accelerator.record(stream))
 
+    def decode(self, files: Sequence[bytes]) -> Sequence[Any]:
+        return [None] * len(files)
+
     def parts(self, packed: Any, parts: Sequence[PackedArray]) -> Sequence[Any]:
         return [self.part(packed, start, dtype, tuple(shape)) for start, dtype, shape, _ in parts]
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import io
 from collections.abc import Callable
 from functools import cache
+from importlib import metadata
 from importlib.util import find_spec
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +15,7 @@ import numpy.typing as npt
 from asyncdata.errors import DataLossError, PlanError, StructureError
 from asyncdata.system.optional_packages import require
 
-__all__ = ("DECODERS", "decode_image", "jpeg_components")
+__all__ = ("DECODERS", "decode_image", "is_installed", "jpeg_components", "jpeg_frame")
 
 Pixels: TypeAlias = npt.NDArray[np.uint8]
 
@@ -26,14 +27,24 @@ MODES: Final = frozenset({"1", "L", "LA", "P", "PA", "RGB", "RGBA", "CMYK", "YCb
 NO_FRAMES: Final = frozenset({0xC4, 0xC8, 0xCC})
 """Markers between those of the frames of a JPEG file that are none."""
 
+VERSIONS: Final[dict[str, tuple[tuple[int, ...], tuple[int, ...]]]] = {
+    "torchcodec": ((0, 16), (1 << 30,)),
+    "torchvision": ((), (0, 29)),
+}
+"""The first version that decodes JPEG, and the first one that warns that it will not for long."""
+
+ADOBE: Final = 0xEE
+"""The marker by which Adobe's programs say which colours a file stores."""
+
 GREY, RGB = 1, 3
 
 
 def decode_image(contents: bytes, channels: int = RGB) -> Pixels:
     """Return a picture as a new array of (height, width, `channels`), uint8: red, green and blue, or grey for 1.
 
-    JPEG is decoded by the first of simplejpeg, torchvision, Pillow and OpenCV that is installed, with the same result
-    in RGB, and in grey within 1; all else that Pillow reads (PNG, WebP, GIF, TIFF and so on, JPEG in CMYK) by Pillow.
+    JPEG is decoded by the first of simplejpeg, torchcodec from 0.16 on, torchvision before 0.29, Pillow and OpenCV that
+    is installed, with the same result in RGB, and in grey within 1; all else that Pillow reads (PNG, WebP, GIF, TIFF
+    and so on, JPEG in CMYK) by Pillow.
     Of several frames it is the first.
 
     Values are those that are stored: transparency is left out, a colour profile is not applied, and the picture is not
@@ -63,23 +74,59 @@ def decode_image(contents: bytes, channels: int = RGB) -> Pixels:
 @cache
 def decoder_name() -> str:
     """Return the package that decodes JPEG: the first one that is installed."""
-    return next((name for name in DECODERS if find_spec(name)), "PIL")
+    return next((name for name in DECODERS if is_installed(name)), "PIL")
+
+
+def is_installed(name: str) -> bool:
+    """Return whether a package is there, in a version that decodes pictures without a warning."""
+    if not find_spec(name):
+        return False
+    least, below = VERSIONS.get(name, ((), (1 << 30,)))
+    numbers = tuple(int(part) for part in metadata.version(name).split(".")[:2]) if name in VERSIONS else ()
+    return least <= numbers < below
+
+
+class JpegFrame(NamedTuple):
+    """What the header of a JPEG file says of its pixels."""
+
+    bits: int
+    """The bits of a value."""
+    components: int
+    """How many values a pixel has."""
+    is_rgb: bool
+    """Whether three values are red, green and blue, and not a brightness and two colours."""
+
+
+def jpeg_frame(data: bytes) -> JpegFrame | None:
+    """Return what a JPEG file says of its pixels, `None` for other files."""
+    at, is_rgb = 2, False
+    while data[:3] == b"\xff\xd8\xff" and at + 10 <= len(data) and data[at] == 0xFF:
+        marker = data[at + 1]
+        if 0xC0 <= marker <= 0xCF and marker not in NO_FRAMES:
+            count = data[at + 9]
+            return JpegFrame(data[at + 4], count, is_rgb or data[at + 10 : at + 10 + 3 * count : 3] == b"RGB")
+        is_rgb |= marker == ADOBE and data[at + 4 : at + 9] == b"Adobe" and data[at + 15 : at + 16] == b"\0"
+        at += 1 if marker == 0xFF else 2 + int.from_bytes(data[at + 2 : at + 4], "big")
+    return None
 
 
 def jpeg_components(data: bytes) -> int:
     """Return how many values a pixel of a JPEG file has, 0 for other files."""
-    at = 2
-    while data[:3] == b"\xff\xd8\xff" and at + 10 <= len(data) and data[at] == 0xFF:
-        marker = data[at + 1]
-        if 0xC0 <= marker <= 0xCF and marker not in NO_FRAMES:
-            return data[at + 9]
-        at += 1 if marker == 0xFF else 2 + int.from_bytes(data[at + 2 : at + 4], "big")
-    return 0
+    frame = jpeg_frame(data)
+    return 0 if frame is None else frame.components
 
 
 def by_simplejpeg(data: bytes, channels: int) -> Pixels:
     simplejpeg: Any = require("simplejpeg", "decode_image", "simplejpeg")
     return simplejpeg.decode_jpeg(data, colorspace="RGB" if channels == RGB else "GRAY")
+
+
+def by_torchcodec(data: bytes, channels: int) -> Pixels:
+    torch: Any = require("torch", "decode_image", "torch")
+    decoders: Any = require("torchcodec.decoders", "decode_image", "torchcodec")
+    source = torch.frombuffer(bytearray(data), dtype=torch.uint8)
+    found = decoders.decode_jpeg(source, mode="RGB" if channels == RGB else "GRAY")
+    return np.ascontiguousarray(found.permute(1, 2, 0).numpy())
 
 
 def by_torchvision(data: bytes, channels: int) -> Pixels:
@@ -122,6 +169,7 @@ def by_opencv(data: bytes, channels: int) -> Pixels:
 
 DECODERS: Final[dict[str, Decoder]] = {
     "simplejpeg": by_simplejpeg,
+    "torchcodec": by_torchcodec,
     "torchvision": by_torchvision,
     "PIL": by_pillow,
     "cv2": by_opencv,

@@ -23,14 +23,17 @@ class PrefetchToDevice(OneForOne):
     buffer_size: int = field(default=2, metadata=PHYSICAL)
     mode: str = field(default="fresh", metadata=PHYSICAL)
     static: Any = field(default=None, metadata=PHYSICAL, repr=False)
+    decode_on_device: bool = field(default=False, metadata=PHYSICAL)
 
     @classmethod
-    def of(cls, plan: Node, device: Any, buffer_size: int, mode: str, static: Any) -> PrefetchToDevice:
+    def of(
+        cls, plan: Node, device: Any, buffer_size: int, mode: str, static: Any, decode_on_device: bool
+    ) -> PrefetchToDevice:
         """Return the node, of arguments that have been checked."""
         check_count("prefetch_to_device", "buffer_size", buffer_size, 1)
         if mode not in MODES:
             raise PlanError(f"prefetch_to_device(mode=) must be one of {', '.join(map(repr, MODES))}, got {mode!r:.40}")
-        return cls(plan, device, buffer_size, mode if static is None else "ring", static)
+        return cls(plan, device, buffer_size, mode if static is None else "ring", static, decode_on_device)
 
     def stage(self) -> Stage:
         raise PlanError(f"{self.label()} must be the last transformation, and only an iterator runs it: put it last")
@@ -45,7 +48,12 @@ class PrefetchToDevice(OneForOne):
 
     def label(self) -> str:
         mode = "" if self.mode == "fresh" else f", mode={self.mode!r}"
-        return f"prefetch_to_device({str(self.device)!r}, buffer_size={self.buffer_size}{mode})"
+        decoding = ", decode_on_device=True" if self.decode_on_device else ""
+        return f"prefetch_to_device({str(self.device)!r}, buffer_size={self.buffer_size}{mode}{decoding})"
+
+    @property
+    def signature(self) -> Any:
+        return None if self.decode_on_device else self.input.signature
 
 
 def check_last(plan: Node, made_from: Sequence[Planned]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import io
 import subprocess
 import sys
 from typing import Any
@@ -50,6 +51,32 @@ def test_each_batch_holds_its_data_however_late_it_is_read(
     how: Any = {} if executor is None else {"executor": executor, "num_parallel_calls": 2}
     ds = ad.Dataset.range(40).map(full, **how).with_options(ad.Options(placement=placement))
     assert extremes_read_late(torch, ds, mode=mode) == [(x, x) for x in range(40)]
+
+
+def test_pictures_are_decoded_by_the_gpu(torch: Any) -> None:
+    image, _ = pytest.importorskip("PIL.Image"), pytest.importorskip("torchvision.io")
+    grid = np.linspace(0, 255, 64 * 48 * 3).reshape(64, 48, 3).astype(np.uint8)
+    files: list[bytes] = []
+    for place, mode in enumerate(["RGB", "L", "CMYK", "RGB"] * 4):
+        picture = image.fromarray(grid[: 32 + place]).convert(mode)
+        picture.save(file := io.BytesIO(), "JPEG", quality=95, progressive=place > 7)
+        files.append(file.getvalue())
+    matrix = torch.ones(4096, 4096, device="cuda")
+    found: list[Any] = []
+    for pictures in ad.Dataset.from_list(files).batch(4).prefetch_to_device("cuda", 1, decode_on_device=True):
+        torch.mm(matrix, matrix)
+        found += [picture.clone() for picture in pictures]
+    for file, picture in zip(files, found, strict=True):
+        want = ad.decode_image(file).transpose(2, 0, 1).astype(int)
+        assert picture.is_cuda
+        assert picture.shape == want.shape
+        assert np.abs(picture.cpu().numpy() - want).mean() < 2
+    damaged = (
+        ad.Dataset.from_list([*files[:2], files[3][:200]]).batch(3).prefetch_to_device("cuda", decode_on_device=True)
+    )
+    with pytest.raises(ad.DataLossError) as raised:
+        next(iter(damaged))
+    assert raised.value.__notes__[0] == "picture 2"
 
 
 @pytest.mark.parametrize("size", [4, 1 << 18])

@@ -30,3 +30,18 @@ def test_the_loop() -> None:
     names = {"ad": ad, "torch": torch, "images": range(512), "decode": lambda x: {"image": np.full(4, x), "label": x}}
     exec(EXAMPLES[0], {**names, "model": lambda image: image, "loss_of": lambda out, _: found.append(len(out))})
     assert found == [256, 256]
+
+
+@pytest.mark.torch
+def test_pictures_that_are_decoded_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    torch, image = pytest.importorskip("torch"), pytest.importorskip("PIL.Image")
+    monkeypatch.chdir(tmp_path)
+    for place in range(3):
+        path = tmp_path / "train" / f"class {place % 2}" / f"{place}.jpg"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        image.new("RGB", (20 + place, 30)).save(path)
+    found: list[Any] = []
+    names = {"ad": ad, "torch": torch, "device": "cpu", "model": lambda pictures: pictures}
+    (example,) = [one for one in EXAMPLES if "decode_on_device" in one]
+    exec(example, {**names, "loss_of": lambda out, labels: found.append((tuple(out.shape), sorted(labels.tolist())))})
+    assert found == [((3, 3, 224, 224), [0, 0, 1])]

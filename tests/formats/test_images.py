@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import io
 from typing import Any
 
@@ -10,7 +9,8 @@ import numpy as np
 import pytest
 
 import asyncdata as ad
-from asyncdata.formats.images import DECODERS, jpeg_components
+from asyncdata.formats import images
+from asyncdata.formats.images import DECODERS, is_installed, jpeg_components
 
 Image = pytest.importorskip("PIL.Image")
 
@@ -62,12 +62,25 @@ def test_components_of_jpeg() -> None:
 
 
 def test_each_package_gives_the_same() -> None:
-    names = [name for name in DECODERS if importlib.util.find_spec(name)]
+    names = [name for name in DECODERS if is_installed(name)]
     for how in WAYS:
         for channels, most in ((3, 0), (1, 1)):
             found = [DECODERS[name](jpeg(**how), channels).astype(int) for name in names]
             assert {one.shape for one in found} == {(90, 120, channels)}
             assert max(np.abs(one - found[0]).max() for one in found) <= most
+
+
+def test_versions_that_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(images, "find_spec", lambda _: True)
+    for name, version, used in (
+        ("torchcodec", "0.15.0", False),
+        ("torchcodec", "0.16.0+cpu", True),
+        ("torchcodec", "1.0", True),
+        ("torchvision", "0.28.1+cu130", True),
+        ("torchvision", "0.29.0", False),
+    ):
+        monkeypatch.setattr(images.metadata, "version", lambda _, found=version: found)
+        assert is_installed(name) == used
 
 
 @pytest.mark.parametrize("kind", ["JPEG", "PNG"])
