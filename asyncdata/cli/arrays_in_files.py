@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from asyncdata.dataset import Dataset
 from asyncdata.errors import PlanError
 from asyncdata.readers import ZarrDataset
-from asyncdata.storage import local_path
+from asyncdata.sources.zarr_table import opened
+from asyncdata.storage import StorageOptions, local_path
 from asyncdata.system.optional_packages import require
 
-__all__ = ("is_zarr", "rows_of_hdf5", "rows_of_zarr")
+__all__ = ("ZARR", "is_zarr", "rows_of_hdf5", "rows_of_zarr")
+
+ZARR: Final = ("zarr.json", ".zarray", ".zgroup")
+"""One of these files is in a folder of Zarr."""
 
 
 def rows_of_hdf5(paths: Sequence[str], *, storage_options: object = None) -> Dataset[Any]:
@@ -32,15 +36,16 @@ def members_of_hdf5(path: str) -> dict[str, Any]:
 
 def is_zarr(folder: str) -> bool:
     """Return whether a folder is an array or a group of Zarr."""
-    return any(Path(folder, name).exists() for name in ("zarr.json", ".zarray", ".zgroup"))
+    return any(Path(folder, name).exists() for name in ZARR)
 
 
-def rows_of_zarr(folder: str) -> Dataset[Any]:
+def rows_of_zarr(folder: str, storage_options: Mapping[str, Any] | None = None) -> Dataset[Any]:
     """Return the rows of an array, or of those in a group."""
-    found = require("zarr", "Zarr", "zarr").open(store=folder, mode="r")
+    found = opened(folder, StorageOptions.of("ZarrDataset", storage_options))
     if hasattr(found, "shape"):
-        return ZarrDataset(folder)
-    return ZarrDataset(folder, [name for name, one in found.members(max_depth=None) if hasattr(one, "shape")])
+        return ZarrDataset(folder, storage_options=storage_options)
+    names = [name for name, one in found.members(max_depth=None) if hasattr(one, "shape")]
+    return ZarrDataset(folder, names, storage_options=storage_options)
 
 
 def rows_of(path: str, members: dict[str, Any]) -> Dataset[Any]:

@@ -11,7 +11,7 @@ from functools import reduce
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-from asyncdata.cli.arrays_in_files import is_zarr, rows_of_hdf5, rows_of_zarr
+from asyncdata.cli.arrays_in_files import ZARR, is_zarr, rows_of_hdf5, rows_of_zarr
 from asyncdata.dataset import Dataset
 from asyncdata.errors import DataLossError, PlanError
 from asyncdata.formats.compression import HEAD_BYTES, decompressor, not_supported, recognised
@@ -133,19 +133,24 @@ def found_at(source: str, storage: Storage = None) -> Found:
         return Found("Zarr", [folder], rows_of_zarr(folder)) if is_zarr(folder) else found_in(folder)
     is_file = is_local(source) and os.path.exists(local_path(source))  # though its name looks like a pattern
     if is_pattern(source) and not is_file:
-        paths = matching("SOURCE", source, storage)
-    else:
-        paths = [source] if is_local(source) or is_web(source) else objects_at(source, storage)
-    return found_files(paths, storage)
+        return found_files(matching("SOURCE", source, storage), storage)
+    if is_local(source) or is_web(source):
+        return found_files([source], storage)
+    return found_at_url(source, storage)
 
 
-def objects_at(url: str, storage: Storage) -> list[str]:
-    """Return the object at a URL, or those in the folder that it names, without those that begin with a dot."""
+def found_at_url(url: str, storage: Storage) -> Found:
+    """Return what the object at a URL holds, or the folder that it names, without files that begin with a dot."""
     store, path = store_for(url, StorageOptions.of("asyncdata", storage))
     if path and not path.endswith("/") and (found := [*store.list(path)]):
-        return [entry.path for entry in found]
-    below = matching("SOURCE", f"{url.rstrip('/')}/*", storage)
-    return [path for path in below if not path.rpartition("/")[2].startswith(".")]
+        return found_files([entry.path for entry in found], storage)
+    folder, inside = url.rstrip("/"), path.rstrip("/") + "/" if path else ""
+    if next(iter(store.list(f"{inside}_versions/*")), None) is not None:
+        return Found("Lance", [folder], LanceDataset(folder, storage_options=storage))
+    if any([*store.list(f"{inside}{name}")] for name in ZARR):
+        return Found("Zarr", [folder], rows_of_zarr(folder, storage))
+    below = matching("SOURCE", f"{folder}/*", storage)
+    return found_files([path for path in below if not path.rpartition("/")[2].startswith(".")], storage)
 
 
 def found_files(paths: list[str], storage: Storage = None) -> Found:

@@ -16,6 +16,7 @@ import asyncdata as ad
 from asyncdata.errors import ResumeError
 from tests.ports import reserved_ports
 from tests.remote.conftest import answers, started
+from tests.remote.tables import check_lance, check_zarr
 
 pytestmark = pytest.mark.remote
 
@@ -138,3 +139,8 @@ def test_nothing_is_seen_of_a_file_whose_writing_failed(service: Any, options: d
         ad.Dataset.range(40).map(fn).write_tfrecords("az://tests/failed", shards=2, storage_options=options)
     found = [blob.name for blob in service.get_container_client("tests").list_blobs("failed/0")]
     assert found == ["failed/00000.tfrecord"]
+
+
+def test_tables_and_arrays(options: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
+    check_lance("az://tests/tables", options, capsys)
+    check_zarr("az://tests/tables", options, capsys)

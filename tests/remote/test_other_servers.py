@@ -16,6 +16,7 @@ import asyncdata as ad
 from asyncdata.storage.store_options import CLIENT, RETRY, STORES
 from tests.ports import reserved_ports
 from tests.remote.conftest import accepts, answers, started
+from tests.remote.tables import check_lance, check_zarr
 
 pytestmark = pytest.mark.remote
 
@@ -210,6 +211,13 @@ def test_google_storage(moto: str) -> None:
     assert found + list(build().iterate(state=state)) == [b"%d" % number for number in range(3) for _ in range(1000)]
     with pytest.raises(FileNotFoundError):
         list(ad.TextLineDataset("gs://bucket/missing", storage_options=options))
+
+
+def test_tables_and_arrays_in_google_storage(moto: str, capsys: pytest.CaptureFixture[str]) -> None:
+    client_of(moto).create_bucket(Bucket="tables")
+    options = {"base_url": moto, "bearer_token": "x"}
+    check_lance("gs://tables/in", options, capsys)
+    check_zarr("gs://tables/in", options, capsys)
 
 
 def check_lines(root: str, options: dict[str, Any], folder: Path) -> None:
