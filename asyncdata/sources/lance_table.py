@@ -19,7 +19,7 @@ from asyncdata.errors import DataLossError, PlanError
 from asyncdata.formats.arrow_columns import arrow, columns_of
 from asyncdata.formats.column_parser import ROWS, part_of
 from asyncdata.redaction import redacted
-from asyncdata.sources.table_rows import Segment
+from asyncdata.sources.table_rows import Segment, distinct
 from asyncdata.storage import StorageOptions, is_local, store_for, without_query
 from asyncdata.storage.objects import endpoint_of
 from asyncdata.system.optional_packages import require
@@ -142,7 +142,7 @@ class LanceTable:
 
     def columns_at(self, rows: Sequence[int]) -> dict[str, Any]:
         """Return the columns of the rows with these numbers."""
-        numbers, places = np.unique(np.asarray(rows, np.int64), return_inverse=True)
+        numbers, places = distinct(rows)
         first, last = int(numbers[0]), int(numbers[-1])
         if last - first + 1 == len(numbers):
             how: dict[str, Any] = {"offset": first, "limit": len(numbers)}
@@ -155,9 +155,9 @@ class LanceTable:
             raise DataLossError(f"{self.shown}: {what} should be {len(numbers)} rows, and others are there")
         found = found.drop_columns(["_rowaddr"])
         self.row_bytes = -(-found.nbytes // len(numbers))
-        self.step = max(1, min(MOST, 8 * max(self.step, len(numbers)), AT_ONCE // max(1, self.row_bytes)))
-        in_order = len(rows) == len(numbers) and bool((places == np.arange(len(numbers))).all())
-        return self.decoded(what, found if in_order else found.take(places))
+        step = max(1, min(MOST, 8 * max(self.step, len(numbers)), AT_ONCE // max(1, self.row_bytes)))
+        self.step = step - step % ROWS or step
+        return self.decoded(what, found if places is None else found.take(places))
 
     def are_at(self, rows: Numbers, addresses: Numbers) -> bool:
         """Return whether rows with these numbers may have these addresses: those of deleted rows are left out.

@@ -10,6 +10,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, Protocol, TypeAlias
 
+import numpy as np
+import numpy.typing as npt
+
 from asyncdata.elements.columns import ColumnBatch
 from asyncdata.executors.function_call import noted
 from asyncdata.executors.scope import Scope
@@ -20,7 +23,7 @@ from asyncdata.runtime.tickets import END, Ordinals, Position, ReplayedTickets, 
 from asyncdata.sources.random_access import IndexedSource, check_ordinals
 from asyncdata.storage import Ahead, is_local, without_query
 
-__all__ = ("Segment", "Table", "TableRows")
+__all__ = ("Segment", "Table", "TableRows", "distinct")
 
 AHEAD: Final = 2
 """How many groups of rows are requested ahead from an object store."""
@@ -159,6 +162,15 @@ class TableRows(IndexedSource):
         if isinstance(part, list):
             return Block(part, tickets)
         return Block([noted(part, self.label(), tickets[0])], tickets, failed=True)
+
+
+def distinct(rows: Sequence[int]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.intp] | None]:
+    """Return the numbers of rows sorted, each once, and the place of each row among them; `None` if they are sorted."""
+    if isinstance(rows, range) and rows.step == 1:
+        return np.arange(rows.start, rows.stop), None
+    numbers, places = np.unique(np.asarray(rows, np.int64), return_inverse=True)
+    are_sorted = len(rows) == len(numbers) and bool((places == np.arange(len(rows))).all())
+    return numbers, None if are_sorted else places
 
 
 def size_of(part: Segment) -> int:

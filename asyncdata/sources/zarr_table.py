@@ -13,7 +13,7 @@ from asyncdata.elements.columns import ColumnBatch
 from asyncdata.errors import AsyncDataError, DataLossError, PlanError
 from asyncdata.formats.column_parser import ROWS, part_of
 from asyncdata.redaction import redacted
-from asyncdata.sources.table_rows import Segment
+from asyncdata.sources.table_rows import Segment, distinct
 from asyncdata.storage import ObjectStore, StorageOptions, is_local, is_web, local_path, store_for, without_query
 from asyncdata.storage.objects import check_not_forked
 from asyncdata.storage.objects import opened as opened_store
@@ -97,10 +97,9 @@ class ZarrTable:
     def rows_at(self, rows: Sequence[int]) -> Any:
         """Return arrays of the rows with these numbers, by one call for each array: zarr requests their chunks at once,
         each a single time."""
-        numbers, places = np.unique(np.asarray(rows, np.int64), return_inverse=True)
+        numbers, places = distinct(rows)
         first, last = int(numbers[0]), int(numbers[-1])
         together = last - first + 1 == len(numbers)
-        in_order = len(rows) == len(numbers) and bool(np.all(places == np.arange(len(rows))))
         found = dict[str, Any]()
         for name, array in self.arrays.items():
             try:
@@ -110,7 +109,7 @@ class ZarrTable:
                 raise known(error, f"{shown}: rows {first} to {last} cannot be read", self.uri) from None
             part = np.asarray(part)
             part = part.astype(object) if part.dtype.kind == "T" else part
-            found[name] = part if in_order else part[places]
+            found[name] = part if places is None else part[places]
         return found[""] if self.names is None and [*found] == [""] else found
 
 
