@@ -88,7 +88,7 @@ def own_step(meter: Meter, waited: float, before: int) -> StepStatistics:
         items=meter.items,
         failed=max(0, meter.failed - before),
         retries=len(meter.retried),
-        excluded=meter.excluded,
+        excluded=meter.excluded + meter.within.excluded,
         dropped=meter.dropped or meter.within.dropped,
         bytes=int(meter.each * meter.items),
         read_bytes=meter.read + meter.within.read,

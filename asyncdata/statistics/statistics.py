@@ -101,7 +101,7 @@ class StepStatistics(NamedTuple):
     opened: int = 1
     """How many such datasets are open at once, about."""
     excluded: int = 0
-    """How many elements `exclude` left out here."""
+    """How many elements `exclude` left out here, or `join` as nothing has their key."""
     dropped: tuple[str, ...] = ()
     """The texts of the last exceptions that `ignore_errors` dropped here (at most 20), with the step and the element of
     each."""

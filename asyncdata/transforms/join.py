@@ -258,6 +258,7 @@ class Join(Node):
         async with aclosing(Apply((self.key,)).open(scope, [self.input.open], want, start)) as source:
             async for block in source:
                 found = await self.matched(scope, index, block)
+                scope.meter.excluded += len(block) - len(found)
                 if len(found):
                     yield found
                 else:

@@ -52,6 +52,15 @@ def test_what_has_no_match(how: Any, expected: list[Any], way: Any) -> None:
     assert way(ad.Dataset.from_list([4, 3, 2, 4]).join(HALF, itself, how)) == expected
 
 
+@pytest.mark.parametrize("placement", ["current", "process"])
+def test_what_has_no_match_is_counted(placement: Any) -> None:
+    ds = ad.Dataset.range(40).join(HALF, itself).with_options(ad.Options(placement=placement))
+    with ds.iterate() as pairs:
+        assert len([*pairs]) == 20
+        assert sum(step.excluded for step in pairs.stats().steps) == 20
+        assert ": 20 left out" in str(pairs.stats())
+
+
 def test_fields_and_functions() -> None:
     images, texts = rows(id=[3, 1, 2], size=[5, 6, 7]), rows(name=["1", "2"], text=["one", "two"])
     pairs = images.join(texts, on=(lambda image: str(image["id"]), "name"))
