@@ -111,6 +111,37 @@ def test_what_leaves_a_pipelines_process_is_what_was_returned(kind: str) -> None
     check(ds.with_options(ad.Options(placement="process")), ds)
 
 
+NUMBERS: dict[str, list[Any]] = {
+    "integers": [*map(np.int64, range(COUNT))],
+    "small": [*map(np.uint8, range(COUNT))],
+    "floats": [np.float64("nan"), -np.float64(0), *map(np.float64, range(COUNT))],
+    "flags": [np.bool_(number % 2) for number in range(COUNT)],
+    "of several types": [np.int8(1), np.int16(2), np.float32(3)] * 9,
+    "numbers and others": [*map(np.int64, range(COUNT)), None, 5, "text"],
+    "moments": [np.datetime64(number, "s") for number in range(COUNT)],
+    "strings": [np.bytes_(b"a\0"), np.bytes_(b"b")] * 9,
+}
+
+
+def seen(number: Any) -> tuple[Any, ...]:
+    """Return what a function sees of an element."""
+    return type(number).__name__, getattr(number, "dtype", None), repr(number)
+
+
+def failing(number: Any) -> Any:
+    if number == 3:
+        raise ValueError("three")
+    return number
+
+
+@pytest.mark.parametrize("kind", NUMBERS)
+@pytest.mark.parametrize("failed", [False, True])
+def test_numbers_that_go_to_workers_in_an_array_are_what_they_were(kind: str, failed: bool) -> None:
+    ds = ad.Dataset.from_iterable(NUMBERS[kind])
+    ds = ds.map(failing).ignore_errors() if failed else ds
+    assert list(ds.map(seen, 2, executor="process")) == list(map(seen, ds))
+
+
 def odd(row: dict[str, Any]) -> bool:
     return bool(row["y"] % 2)
 
