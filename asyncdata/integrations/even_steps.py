@@ -68,7 +68,14 @@ def least(number: int, group: Any) -> int:
     processes: Any = torch.distributed
     if not (processes.is_available() and processes.is_initialized()):
         return number
-    on_gpu = processes.get_backend(group) == "nccl"
-    found = torch.tensor(number, device=torch.cuda.current_device() if on_gpu else "cpu")
+    found = torch.tensor(number, device=device_of(processes, group))
     processes.all_reduce(found, processes.ReduceOp.MIN, group)
     return int(found)
+
+
+def device_of(processes: Any, group: Any) -> str:
+    """Return a kind of device whose tensors a group reduces: the CPU if it can, as nothing waits for a GPU then; with
+    NCCL alone the process's current GPU."""
+    backends = processes.get_backend_config(group).split(",")  # such as cpu:gloo and cuda:nccl
+    devices = [backend.partition(":")[0] for backend in backends]
+    return "cpu" if "cpu" in devices else devices[0]

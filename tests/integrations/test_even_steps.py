@@ -18,6 +18,12 @@ def test_ranks_with_unlike_numbers_of_batches_take_as_many_steps_and_resume() ->
     run_processes(2, "even_steps.py")
 
 
+@pytest.mark.torch
+def test_the_number_that_is_reduced_is_where_the_groups_backend_can_reduce_it() -> None:
+    pytest.importorskip("torch")
+    run_processes(1, "even_steps_on_gpus.py")
+
+
 def test_a_rank_without_a_batch_gives_what_it_is_told_until_none_has_any(monkeypatch: pytest.MonkeyPatch) -> None:
     numbers: list[int] = []
     others = iter([0, 1, 0, 0, 0, 1])  # its epoch, that it is valid, and whether the others have ended
