@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import asyncdata as ad
+from asyncdata.checkpoint import merge_states
 from asyncdata.integrations.loader import Loader
 from asyncdata.testing import check_resumes
 from tests import reference
@@ -320,6 +321,65 @@ def test_random_changes_at_random_elements_stopped_and_resumed_anywhere_give_the
         ds = three(None).with_options(ad.Options(placement="current", optimize=rng.random() < 0.5))
         expected = list(three({0: {"web": 1, "code": 1, "books": 1}, **changes}))
         assert read_with_changes(ds, changes, rng.sample(range(400), 3)) == expected
+
+
+SIZE = 600
+"""Elements of a dataset: more than is read of any before the last leg."""
+
+
+def share_of(names: list[str], ranks: int, rank: int) -> ad.Dataset[Any]:
+    ranges = {name: ad.Dataset.range(FIRST[name], FIRST[name] + SIZE).shuffle(7, seed=1) for name in names}
+    return Sample({name: part.shard(ranks, rank) for name, part in ranges.items()}, seed=3)
+
+
+def read_leg(
+    rng: random.Random, ds: ad.Dataset[Any], changes: list[dict[str, float]], state: Any
+) -> tuple[list[int], Any]:
+    """Read some elements before each change of weights and after it, and return the state."""
+    found = list[int]()
+    with ds.iterate(state=state, strict=False) as elements:
+        for change in changes:
+            found += [int(one) for _, one in zip(range(rng.randint(0, 8)), elements, strict=False)]
+            elements.set_weights(change)
+            found += [int(one) for _, one in zip(range(rng.randint(0, 8)), elements, strict=False)]
+        return found, json.loads(json.dumps(elements.state_dict()))
+
+
+def given_by(state: Any) -> Counter[str]:
+    """Return how many elements each dataset has given, by a state of a mixture, in which new ones come last."""
+    names = state["mixtures"][0][1]["names"]
+    return Counter({} if state["position"] is None else dict(zip(names, state["position"]["given"], strict=False)))
+
+
+def read_in_legs(rng: random.Random) -> list[int]:
+    """Read with other datasets, weights and ranks from leg to leg, and at last all; see that the books are right."""
+    found, states, ranks, state = list[int](), list[Any](), rng.randint(1, 3), None
+    names, ever = rng.sample([*FIRST], rng.randint(1, 4)), set[str]()
+    for leg in range(7):
+        if leg and ever <= set(names) and rng.random() < 0.6:  # another number of ranks with the same datasets
+            ranks, state = rng.randint(1, 3), merge_states(states)
+        elif leg:  # other datasets, in another order, with as many ranks
+            names = rng.sample([*FIRST], rng.randint(1 if rng.random() < 0.5 else 4, 4))
+            state = {"ranks": states}
+        changes = [{name: rng.choice([0.01, 1.0, 5.0]) for name in names} for _ in range(rng.randint(0, 2))]
+        legs = [read_leg(rng, share_of(names, ranks, rank), changes, state) for rank in range(ranks)]
+        found, states, ever = (
+            found + [one for some, _ in legs for one in some],
+            [told for _, told in legs],
+            ever | {*names},
+        )
+        seen = Counter(one // 1000 for one in found)
+        given = sum([given_by(told) for told in states], Counter())
+        assert {name: given[name] for name in names} == {name: seen[FIRST[name] // 1000] for name in names}
+    for rank in range(ranks):
+        found += map(int, share_of([*FIRST], ranks, rank).iterate(state={"ranks": states}, strict=False))
+    return found
+
+
+@pytest.mark.parametrize("seed", first_by_default([*range(40)], 8))
+def test_random_changes_of_datasets_weights_and_ranks_give_each_element_once(seed: int) -> None:
+    found = read_in_legs(random.Random(seed))
+    assert sorted(found) == [x for first in FIRST.values() for x in range(first, first + SIZE)]
 
 
 def test_weights_in_the_program_that_have_changed_hold_after_a_resume() -> None:
