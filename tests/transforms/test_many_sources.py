@@ -62,6 +62,14 @@ def test_they_have_few_threads_and_each_element_comes_once(kind: str) -> None:
     assert list(map(int, ds.iterate(state=state))) == found[COUNT + 1 :]
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["ranges", "calls"])
+def test_ten_thousand_datasets_give_each_element_once(kind: str) -> None:
+    made: Made = KINDS.get(kind, lambda source: ad.Dataset.range(source * EACH, source * EACH + EACH))
+    ds = ad.Dataset.sample_from_datasets([made(source) for source in range(10_000)], seed=1)
+    assert sorted(map(int, ds)) == [*range(10_000 * EACH)]
+
+
 def test_a_generator_stays_in_one_thread_and_is_closed_there_and_others_do_not_wait_for_one_that_fails() -> None:
     threads = {source: set[int]() for source in range(COUNT)}
     closed = list[int]()

@@ -123,6 +123,19 @@ def test_datasets_are_removed_added_and_come_back_where_they_were(after: Change,
     assert not set(flat(second + third)) & set(absent)
 
 
+def test_an_epoch_that_has_ended_stays_so_whichever_datasets_come_then() -> None:
+    with named(None, "web", "code").iterate() as elements:
+        _ = [next(elements) for _ in range(15)]
+        state = elements.state_dict()
+    with named(None, "web").iterate(state=state, strict=False) as elements:
+        _, state = list(elements), elements.state_dict()
+    loader = named(None, "web", "code", "books").iterate(state=state, strict=False)
+    assert list(loader) == []
+    following = Loader(named(None, "web", "code", "books"))
+    following.load_state_dict(loader.state_dict())
+    assert sorted(map(int, following)) == [*range(100), *range(1000, 1100), *range(2000, 2100)]
+
+
 def test_a_dataset_whose_elements_are_held_cannot_be_removed() -> None:
     _, state = first_of(named().shuffle(20, seed=1), 15)
     with (
