@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from operator import index
 from os import PathLike
 from typing import Any, Generic, TypeVar
 
@@ -69,7 +70,7 @@ class DataLoader(Base, Generic[T]):
             shuffle,
             sampler,
             batch_sampler,
-            num_workers,
+            index(num_workers),
             collate_fn,
             pin_memory,
             drop_last,

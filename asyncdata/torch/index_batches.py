@@ -166,7 +166,8 @@ def unread(loader: Any) -> dict[str, Any]:
 
 def as_bytes(index: Any) -> bytes:
     """Return indices as bytes, the same for the same ones."""
+    plain = index.tolist() if hasattr(index, "tolist") else index  # their repr leaves out the middle of long ones
     try:
-        return marshal.dumps(index, 2)
-    except ValueError:  # a tensor, say
-        return repr(index).encode()
+        return marshal.dumps(plain, 2)
+    except ValueError:  # of tensors, say
+        return repr(plain).encode()

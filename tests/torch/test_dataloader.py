@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import inspect
+import json
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from itertools import combinations
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch.utils.data import BatchSampler, RandomSampler, SequentialSampler, WeightedRandomSampler
@@ -141,6 +143,21 @@ def test_loader_of_a_pipeline_says_what_to_write_for_each_argument() -> None:
     for name in {*inspect.signature(TorchLoader).parameters} - {"dataset"}:
         with pytest.raises(TypeError, match=rf"loader\({name}=\) is DataLoader's; a pipeline has "):
             ad.Dataset.range(3).loader(**{name: 3})
+
+
+def test_numbers_of_workers_may_be_numpys() -> None:
+    loader = DataLoader(Numbers(6), 2, num_workers=np.int64(2))
+    assert [json.loads(json.dumps(loader.state_dict()))["epoch"] for _ in loader] == [0, 0, 0]
+
+
+def gradients(batches: Iterable[Any]) -> list[bool]:
+    return [one.requires_grad for batch in batches for one in batch]
+
+
+def test_leaves_of_a_batch_keep_that_they_have_gradients() -> None:
+    made = [torch.ones(2, requires_grad=True), torch.ones(2), torch.ones(2, dtype=torch.bfloat16, requires_grad=True)]
+    given: dict[str, Any] = {"batch_size": 3, "num_workers": 2, "collate_fn": list}
+    assert gradients(DataLoader(made, **given)) == gradients(TorchLoader(made, **given)) == [True, False, True]
 
 
 def test_wrong_arguments_are_refused_as_by_pytorch() -> None:

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch.utils.data import BatchSampler, RandomSampler, SequentialSampler, SubsetRandomSampler, WeightedRandomSampler
@@ -202,6 +203,19 @@ def test_a_changed_dataset_is_an_error() -> None:
     other = DataLoader(Numbers(12), 2, shuffle=True)
     other.load_state_dict(saved(loader))
     with pytest.raises(ad.ResumeError, match="dataset or an argument has changed"):
+        iter(other)
+
+
+@pytest.mark.parametrize("form", [torch.tensor, np.array])
+def test_all_numbers_of_a_long_batch_are_compared(form: Callable[[list[int]], Any]) -> None:
+    def make(order: list[int]) -> DataLoader[Any]:
+        return DataLoader(Numbers(4000), batch_sampler=[form(order)] * 2, collate_fn=len)
+
+    loader = make([*range(4000)])
+    next(iter(loader))
+    other = make([*range(2000), 2001, 2000, *range(2002, 4000)])
+    other.load_state_dict(saved(loader))
+    with pytest.raises(ad.ResumeError, match="does not give again"):
         iter(other)
 
 

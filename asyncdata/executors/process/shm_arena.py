@@ -344,14 +344,16 @@ def reduced_tensor(obj: Any) -> Any:
     """Return how a tensor travels as an array; `NotImplemented` for other values, and for tensors that cannot."""
     kind: type[Any] = type(obj)  # pyright: ignore[reportUnknownVariableType]
     if is_tensor(obj) and kind.__module__ == "torch" and kind.__name__ == "Tensor" and is_dense(obj):
-        return tensor_of, array_and_dtype(obj)
+        array, name = array_and_dtype(obj)
+        return tensor_of, (array, name, True) if obj.requires_grad and obj.is_leaf else (array, name)
     return NotImplemented
 
 
-def tensor_of(array: Any, name: str = "") -> Any:
-    """Return a tensor that shares an array's memory."""
+def tensor_of(array: Any, name: str = "", gradient: bool = False) -> Any:
+    """Return a tensor that shares an array's memory, with `gradient` one that gradients are computed for."""
     importlib.import_module("torch")
-    return from_array_and_dtype(array, name)
+    tensor = from_array_and_dtype(array, name)
+    return tensor.requires_grad_() if gradient else tensor
 
 
 def dumps(value: Any, buffers: list[pickle.PickleBuffer] | None) -> bytes:

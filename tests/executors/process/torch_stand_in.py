@@ -26,6 +26,7 @@ class Tensor:
         return self.array.dtype
 
     layout = "torch.strided"
+    requires_grad = False
 
     def resolve_conj(self) -> Tensor:
         return self
