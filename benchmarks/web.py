@@ -36,7 +36,7 @@ __all__ = ("main",)
 
 SERVICE = Path(__file__).with_name("web_service.py")
 CONNECTIONS = 16
-KINDS = ("discard", "hand", "channel", "durable")
+KINDS = ("discard", "hand", "channel", "columns", "durable", "durable columns")
 GROUP = 100
 WARM_UP = 1000
 

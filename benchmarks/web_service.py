@@ -17,7 +17,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import msgspec
 import numpy as np
@@ -36,6 +36,15 @@ TICK = 0.005
 PATIENCE = 600
 """Seconds for a connection that does nothing: a busy machine takes its time."""
 MEASURES = ("begin", "cpu", "lag", "memory")
+
+
+class Item(TypedDict):
+    """An item where its type is declared."""
+
+    t: float
+    x: float
+    y: float
+    label: int
 
 
 class Progress:
@@ -109,7 +118,7 @@ def burn(item: dict[str, Any]) -> dict[str, Any]:
 
 def pipeline(channel: Any, kind: str) -> ad.Dataset[Any]:
     """The pipeline of a kind of service; those for the event loop's lag run `burn` for each item."""
-    ds = ad.Dataset.from_channel(channel)
+    ds = ad.Dataset.from_channel(channel, schema=Item if "columns" in kind else None)
     if kind in ("engine", "other process"):
         ds = ds.map(burn)
     if kind == "threads":
@@ -145,11 +154,12 @@ def service(kind: str, folder: str, expected: int) -> Any:
             progress.done.set()
         app: Any = Starlette(routes=[Route("/ingest", by_hand(kind, progress), methods=["POST"])])
     else:
-        durable = kind in ("durable", "other process")
+        durable = kind in ("durable", "durable columns", "other process")
         channel = ad.DurableChannel(folder) if durable else ad.Channel(max_items=1 << 20, max_bytes=1 << 30)
         consumed = kind not in ("idle", "other process")
         consumer = ad.web.Consumer(pipeline(channel, kind), progress.consume) if consumed else None
-        app = ad.web.ingest_app(channel, consumer=consumer, body_seconds=PATIENCE)
+        schema = Item if "columns" in kind else None
+        app = ad.web.ingest_app(channel, schema=schema, consumer=consumer, body_seconds=PATIENCE)
     measures = Starlette(routes=[Route(f"/{name}", getattr(progress, name)) for name in MEASURES])
 
     async def either(scope: Any, receive: Any, send: Any) -> None:

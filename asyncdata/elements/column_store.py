@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +21,9 @@ class ColumnStore:
 
     __slots__ = ("given", "made", "owned", "rows", "value")
 
+    objects: ClassVar[bool] = False
+    """Whether the elements are Python objects, to which rows of the arrays are not equal in type; `at` gives some."""
+
     def __init__(self, value: Any, rows: int, owned: bool = False) -> None:
         self.value = value
         self.rows = rows
@@ -32,6 +35,10 @@ class ColumnStore:
         if self.made is None:
             self.made = rows_of(self.value, self.rows)
         return self.made
+
+    def at(self, places: Sequence[int]) -> ColumnStore:
+        """Return the rows at some indices."""
+        raise NotImplementedError
 
 
 class LazyColumnStore(ColumnStore):
@@ -65,10 +72,17 @@ class IntegerColumn(LazyColumnStore):
 
     __slots__ = ("values",)
 
+    objects = True
+
     def __init__(self, values: Sequence[int]) -> None:
         super().__init__(len(values), 8, lambda: list(values), lambda: integers(values))
         self.values = values
         self.owned = False
+
+    def at(self, places: Sequence[int]) -> IntegerColumn:
+        if isinstance(places, range) and isinstance(self.values, range):
+            return IntegerColumn(self.values[places.start : places.stop : places.step])
+        return IntegerColumn([self.values[place] for place in places])
 
 
 def integers(values: Sequence[int]) -> npt.NDArray[np.int64]:

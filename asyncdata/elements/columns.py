@@ -153,15 +153,18 @@ class ColumnBatch:
     @staticmethod
     def ints(values: Sequence[int]) -> ColumnBatch:
         """Return Python integers, whose array is made when it is needed."""
-        columns = ColumnBatch.__new__(ColumnBatch)
-        columns.store, columns.start, columns.stop = IntegerColumn(values), 0, len(values)
-        return columns
+        return ColumnBatch.of_store(IntegerColumn(values))
 
     @staticmethod
     def later(rows: int, weight: int, elements: Callable[[], list[Any]], value: Callable[[], Any]) -> ColumnBatch:
         """Return elements of `weight` bytes, which share no memory, and arrays; both are made when they are needed."""
+        return ColumnBatch.of_store(LazyColumnStore(rows, weight, elements, value))
+
+    @staticmethod
+    def of_store(store: ColumnStore) -> ColumnBatch:
+        """Return all rows of a store."""
         columns = ColumnBatch.__new__(ColumnBatch)
-        columns.store, columns.start, columns.stop = LazyColumnStore(rows, weight, elements, value), 0, rows
+        columns.store, columns.start, columns.stop = store, 0, store.rows
         return columns
 
     def __len__(self) -> int:
@@ -190,11 +193,12 @@ class ColumnBatch:
 
     def at(self, places: Sequence[int]) -> ColumnBatch:
         """Return the rows at some indices; a range of them is a view. Read-only if the arrays are."""
-        if isinstance(self.store, IntegerColumn):
-            values = self.store.values[self.start : self.stop]
-            if isinstance(places, range) and isinstance(values, range):
-                return ColumnBatch.ints(values[places.start : places.stop : places.step])
-            return ColumnBatch.ints([values[place] for place in places])
+        if self.store.objects:
+            rows = range(self.start, self.stop)
+            is_range = isinstance(places, range)
+            return ColumnBatch.of_store(
+                self.store.at(rows[places.start : places.stop : places.step] if is_range else [rows[p] for p in places])
+            )
         at = slice(places.start, places.stop, places.step) if isinstance(places, range) else np.array(places, np.intp)
         return ColumnBatch(
             map_leaves(lambda leaf, _: as_shared(leaf, self.leaf(leaf)[at]), self.store.value), len(places)
@@ -215,7 +219,7 @@ class ColumnBatch:
         return list(chain.from_iterable([part.singly() for part in parts]))
 
     def singly(self) -> list[Any]:
-        if self.integers:
+        if self.store.objects:
             return self.elements()
         return rows_of(map_leaves(lambda leaf, _: [row.copy() for row in self.leaf(leaf)], self.store.value), len(self))
 
@@ -223,8 +227,8 @@ class ColumnBatch:
     def complete(self) -> bool:
         """Whether the arrays contain all of the elements: not for objects of classes, which another process may not
         know, nor for dicts that a consumer may have changed."""
-        if self.integers or type(self.store.value) is np.ndarray:
-            return True
+        if self.store.objects or type(self.store.value) is np.ndarray:
+            return self.integers or not self.store.objects
         return self.store.made is None and tells_all(self.store.value)
 
     @property

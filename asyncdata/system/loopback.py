@@ -22,6 +22,7 @@ def is_loopback(host: str | None) -> bool:
     return (mapped or address).is_loopback
 
 
+@lru_cache(maxsize=256)
 def is_loopback_authority(authority: str) -> bool:
     """Return whether the value of a header `Host` names this machine; a malformed one names none.
 

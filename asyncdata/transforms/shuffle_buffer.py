@@ -40,11 +40,11 @@ class ColumnBuffer:
     @staticmethod
     def like(columns: ColumnBatch) -> ColumnBuffer | None:
         """Return an empty column buffer for rows like these; `None` if elements do better."""
-        return None if columns.integers or columns.weight > SMALL else ColumnBuffer(columns.store.value)
+        return None if columns.store.objects or columns.weight > SMALL else ColumnBuffer(columns.store.value)
 
     def put(self, parts: Sequence[ColumnBatch]) -> Places | None:
         """Copy rows to free places, and return those; `None` if some rows are of another kind."""
-        if any(part.integers or shape_of(part.store.value) != self.shape for part in parts):
+        if any(part.store.objects or shape_of(part.store.value) != self.shape for part in parts):
             return None
         places = self.free_places(sum(map(len, parts)))
         begin = 0

@@ -85,7 +85,7 @@ class Zip(Node):
 
     def joined(self, parts: list[Block]) -> Block:
         """Put rows together; a row with a failure in it is that failure."""
-        columns = [part.columns[0] for part in parts if len(part.columns) == 1 and not part.columns[0].integers]
+        columns = [part.columns[0] for part in parts if len(part.columns) == 1 and not part.columns[0].store.objects]
         if len(columns) == len(parts):
             together = ColumnBatch(self.rebuild([part.value for part in columns]), len(columns[0]))
             return Block.of_columns([together], ZipTickets([part.tickets for part in parts]))

@@ -11,13 +11,17 @@ import numpy as np
 from asyncdata.elements.structure import nbytes
 from asyncdata.system.optional_packages import require
 
-__all__ = ("bytes_of_items",)
+__all__ = ("bytes_of_items", "bytes_of_records")
 
 UNIT: Final = 4
 
 WEIGHTS: Final = {"{": 200, "[": 80, ",": 36, '"': 28, ":": 40, "\n": 36}
 """The bytes of CPython's objects for each character of JSON: a dict, a list, a number with its place in a list, half a
 string, the place of a key and its value, and the item of a line."""
+
+RECORD: Final = 200
+FIELD: Final = 140
+"""The bytes of a dict, and of one of its places with the object there, beside the characters of a text."""
 
 COUNTED: Final = [(character.encode(), weight) for character, weight in WEIGHTS.items()]
 SMALL: Final = 1 << 11
@@ -44,6 +48,11 @@ def bytes_of_items(form: str, body: bytes, items: Sequence[Any], decoded: bool) 
     return max(size, len(body))
 
 
+def bytes_of_records(body: bytes, count: int, fields: int) -> int:
+    """Return about how many bytes dicts take whose fields are numbers or texts."""
+    return count * (RECORD + FIELD * fields) + character_bytes(body) * len(body)
+
+
 def bytes_of_messages(items: Sequence[Any]) -> int:
     """Return about how many bytes the values of MessagePack take: as many as they would take if they came as JSON."""
     encode = require("msgspec.json", "MessagePack of a channel", "'asyncdata[web]'").encode
@@ -56,9 +65,10 @@ def bytes_of_messages(items: Sequence[Any]) -> int:
 def bytes_of_json(data: bytes) -> int:
     """Return about how many bytes the values take that are parsed from some JSON."""
     if len(data) < SMALL:
-        return sum(weight * data.count(character) for character, weight in COUNTED) + character_bytes(data) * len(data)
-    objects = int(np.frombuffer(data.translate(TABLE), np.uint8).sum(dtype=np.int64))
-    return UNIT * objects + character_bytes(data) * len(data)
+        objects = sum([weight * data.count(character) for character, weight in COUNTED])
+        return objects + character_bytes(data) * len(data)
+    units = int(np.frombuffer(data.translate(TABLE), np.uint8).sum(dtype=np.int64))
+    return UNIT * units + character_bytes(data) * len(data)
 
 
 def character_bytes(data: bytes) -> int:

@@ -17,6 +17,7 @@ from asyncdata.system import forks
 from asyncdata.system.closing import Closable
 from asyncdata.web.lag import Admission, AdmissionEndedError, Admitting, LagLimit, Staleness
 from asyncdata.web.pace import ChannelReader
+from asyncdata.web.plain_records import PlainRecords
 
 __all__ = ("Channel", "ChannelQueue", "Taken", "check_admission", "check_version", "limit_of", "queue_of", "version_of")
 
@@ -118,9 +119,7 @@ class Channel(Closable):
         Traceback (most recent call last):
         asyncdata.errors.ChannelFull: the channel holds 2 of 2 items, ... and has no space for 1 more ...
         """
-        chunk = self._queue.weighed(listed(items), version, nbytes, admission)
-        if not self._queue.put(chunk):
-            raise ChannelFull(self._queue.full(chunk))
+        self._queue.send_now(self._queue.weighed(listed(items), version, nbytes, admission))
 
     def close(self) -> None:
         """End the input: iterations end after the items that are there. Senders that wait get `ClosedError`."""
@@ -254,12 +253,14 @@ def version_of(admission: Admission | None, version: int | None) -> int | None:
 class Chunk:
     """Items that were sent together, of which the first `taken` were read."""
 
-    __slots__ = ("admission", "items", "nbytes", "since", "taken", "version")
+    __slots__ = ("admission", "items", "nbytes", "records", "since", "taken", "version")
 
     def __init__(
         self, items: list[Any], nbytes: int, version: int | None, since: float, admission: Admission | None
     ) -> None:
         self.items = items
+        self.records: PlainRecords | None = None
+        """What makes items of `items`, if these are records."""
         self.nbytes = nbytes
         self.version = version
         self.since = since
@@ -268,10 +269,11 @@ class Chunk:
 
 
 class Taken(NamedTuple):
-    """Consecutive items of the channel; the first one is number `start`."""
+    """Consecutive items of the channel; the first one is number `start`. They are `records` if that is not `None`."""
 
     start: int
     items: list[Any]
+    records: PlainRecords | None
 
 
 @final
@@ -311,6 +313,11 @@ class ChannelQueue:
         self.error: BaseException | None = None
 
     # for senders
+
+    def send_now(self, chunk: Chunk) -> None:
+        """Add items; `ChannelFull` if there is no space for all of them, or another sender waits."""
+        if not self.put(chunk):
+            raise ChannelFull(self.full(chunk))
 
     async def admit(self, limit: LagLimit, admission: Admission) -> Admission:
         """Wait until work may begin."""
@@ -454,7 +461,8 @@ class ChannelQueue:
                 self.drop(stale)
             found: list[Any] = []
             start = self.taken + self.dropped
-            while self.chunks and len(found) < limit:
+            records = self.chunks[0].records if self.chunks else None
+            while self.chunks and len(found) < limit and self.chunks[0].records is records:
                 if found and stale is not None and stale(self.chunks[0].since, self.chunks[0].version):
                     break
                 found = self.head(found, limit)
@@ -462,7 +470,7 @@ class ChannelQueue:
             self.items -= len(found)
             if found:
                 self.wake_sender()
-        return Taken(start, found) if found else None
+        return Taken(start, found, records) if found else None
 
     def head(self, found: list[Any], limit: int) -> list[Any]:
         """Return `found`, extended from the first chunk up to the limit; a chunk that is used up frees its bytes."""

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias, final
 
 from asyncdata.errors import PlanError
-from asyncdata.web.body_memory import bytes_of_items
-from asyncdata.web.channel import Channel
-from asyncdata.web.decoding import format_of
+from asyncdata.web.body_memory import bytes_of_items, bytes_of_records
+from asyncdata.web.channel import Channel, queue_of
+from asyncdata.web.decoding import Decode, format_of
 from asyncdata.web.durable import DurableChannel, send_checked
 from asyncdata.web.idempotency import check_same_body, digest_of_body
 from asyncdata.web.lag import Admission
+from asyncdata.web.schema import Schema
 
 __all__ = ("AnyChannel", "ChannelWriter", "DiskWriter", "MemoryWriter", "Payload", "writer_of")
 
@@ -26,8 +27,8 @@ class Payload(NamedTuple):
     body: bytes
     """The bytes as they came."""
     items: list[Any]
-    decoded: bool = False
-    """Whether the user's function made the items."""
+    made_by: Decode | Schema | None = None
+    """What made the items, unless they are values of JSON or MessagePack."""
     key: str | None = None
     version: int | None = None
     admission: Admission | None = None
@@ -61,8 +62,15 @@ class MemoryWriter:
         if key in self.known:
             check_same_body(self.known[key], digest)
             return False
-        size = bytes_of_items(form, payload.body, payload.items, payload.decoded)
-        self.channel.send_nowait(payload.items, version=payload.version, nbytes=size, admission=payload.admission)
+        queue = queue_of(self.channel)
+        records = payload.made_by.records if isinstance(payload.made_by, Schema) else None
+        if records is None or records.has_lists:
+            size = bytes_of_items(form, payload.body, payload.items, records is None and payload.made_by is not None)
+        else:
+            size = bytes_of_records(payload.body, len(payload.items), len(records.columns))
+        chunk = queue.weighed(payload.items, payload.version, size, payload.admission)
+        chunk.records = records
+        queue.send_now(chunk)
         if key is not None:
             self.known[key] = digest
             if len(self.known) > KNOWN_KEYS:

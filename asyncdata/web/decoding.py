@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from functools import cache, partial
+from contextlib import suppress
+from functools import cache, lru_cache, partial
 from typing import Any, Final, TypeAlias, cast
 
 from asyncdata.runtime.block import Failure
@@ -64,6 +65,7 @@ class InvalidItemError(BodyError):
         self.details: list[Detail] = [{**one, "loc": ["body", place, *one["loc"]]} for one in error.details]
 
 
+@lru_cache(maxsize=64)
 def format_of(content_type: str) -> str:
     """Return the format of a body by its content type; `BodyError` for an unknown one."""
     kind = content_type.partition(";")[0].strip().lower()
@@ -76,8 +78,8 @@ class BodyDecoder:
     """Decodes a body as it arrives: lines at once, anything else when it is complete.
 
     `decode` makes an item from its bytes. Without it an item is a value of JSON or MessagePack, of the declared type if
-    there is a schema, and a body that is an array has one item for each element. With `failures_in_place` an item that
-    cannot be made is a failure in its place, and does not refuse the others.
+    there is a schema, or its record, and a body that is an array has one item for each element. With
+    `failures_in_place` an item that cannot be made is a failure in its place, and does not refuse the others.
     """
 
     def __init__(
@@ -146,7 +148,7 @@ class BodyDecoder:
         if lines is not None and len(data) <= self.max_item_bytes:
             try:
                 found: list[Any] | None = lines(data)
-            except (ValueError, RecursionError):  # the code below names the line
+            except Exception:  # noqa: BLE001  also of a type's own code; the code below names the line
                 found = None
             if found is not None and len(found) == count + (not data.endswith(b"\n")):  # none is blank
                 self.items += found
@@ -165,6 +167,9 @@ class BodyDecoder:
             raise BodyError(415, "items of a declared type are sent as JSON, NDJSON or MessagePack, got bytes")
         if len(body) > self.max_item_bytes:
             self.check_elements(body)
+        if self.form in schema.arrays:
+            with suppress(Exception):  # the code below names the element, or there is one item alone
+                return schema.arrays[self.form](body)
         elements = elements_of(self.form, body)
         self.items = []
         for element in [body] if elements is None else elements:

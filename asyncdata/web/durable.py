@@ -183,7 +183,7 @@ class DurableChannel(Closable):
             )
         try:
             form = format_of(content_type)
-        except (BodyError, AttributeError) as error:
+        except (BodyError, AttributeError, TypeError) as error:
             raise PlanError(f"send(content_type=): {error}") from None
         content = bytes(body)
         try:

@@ -14,6 +14,7 @@ from urllib.parse import parse_qsl
 
 from asyncdata.errors import ChannelFull, ClosedError, PlanError
 from asyncdata.web.admission import Authenticate, admit
+from asyncdata.web.begun import Begun
 from asyncdata.web.channel_writers import ChannelWriter, Payload
 from asyncdata.web.decoding import BodyDecoder, BodyError, Decode, InvalidItemError, UndecodableError, format_of
 from asyncdata.web.idempotency import KeyReusedError
@@ -142,8 +143,8 @@ class Ingest:
                     content_type, data = uploaded_file(content_type, data)
                     decoder = self.decoder(content_type)
                     decoder.feed(data)
-                made = self.decode is not None
-                return await self.put(Payload(content_type, data, decoder.finish(), made, key, version, admission))
+                items = decoder.finish()
+                return await self.put(Payload(content_type, data, items, self.decode, key, version, admission))
         finally:
             self.receiving -= reader.size
 
@@ -155,7 +156,8 @@ class Ingest:
         """Read, unpack and decode a body to its end, and return its bytes."""
         parts: list[bytes] = []
         try:
-            async with asyncio.timeout(self.limits.body_seconds):
+            # most bodies are there when their request is: they need no deadline, which takes as long as to decode them
+            async with nullcontext() if body.is_complete() else asyncio.timeout(self.limits.body_seconds):
                 while body.more:
                     data = await body.next()
                     for part in (data,) if unpacker is None else unpacker.feed(data):
@@ -167,7 +169,7 @@ class Ingest:
             raise BodyError(408, f"the body took more than {self.limits.body_seconds:g} s") from None
         if unpacker is not None:
             unpacker.finish()
-        return b"".join(parts)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def check_receiving(self) -> None:
         """Raise if the bodies that are being received take too much memory together."""
@@ -202,10 +204,18 @@ class RequestBody:
         """Whether more parts may come."""
         self.gone = False
         """Whether the client has disconnected, and reads no reply."""
+        self.begun: Begun[Message] | None = None
+        """The call that receives the next part, if it was begun."""
+
+    def is_complete(self) -> bool:
+        """Begin to receive the next part, and return whether it is the last one and there; call `next` at once."""
+        self.begun = Begun(self.receive())
+        return self.begun.done and not (self.begun.value or {}).get("more_body", False)
 
     async def next(self) -> bytes:
         """Return the next part; `BodyError` if the client disconnected before the end."""
-        message = await self.receive()
+        begun, self.begun = self.begun, None
+        message = await (self.receive() if begun is None else begun)
         if message["type"] == "http.disconnect":
             self.more, self.gone = False, True
             raise BodyError(400, "the client disconnected before the end of the body")

@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
+from asyncdata.elements.columns import ColumnBatch
+from asyncdata.elements.record_store import RecordStore
 from asyncdata.errors import PlanError, ResumeError
 from asyncdata.executors.function_call import noted
 from asyncdata.executors.scope import Scope
@@ -103,10 +105,15 @@ class Received(Node):
     def block(self, taken: Taken) -> Block:
         """Return items of the declared type, each with a failure in its place if it is none."""
         tickets = Ordinals(taken.start, taken.start + len(taken.items))
+        found, records = taken.items, taken.records
+        if records is not None:
+            if self.schema is None or self.schema.records is records:
+                return Block.of_columns([ColumnBatch.of_store(RecordStore(found, records))], tickets)
+            found = records.elements(found)
         if self.schema is None:
-            return Block(taken.items, tickets)
+            return Block(found, tickets)
         items: list[Any] = []
-        for place, item in enumerate(taken.items):
+        for place, item in enumerate(found):
             try:
                 items.append(self.schema.convert(item))
             except Exception as error:  # noqa: BLE001  of a validator of the user's, too

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any, Final, Protocol, final
 
 from asyncdata.errors import PlanError
 from asyncdata.system.optional_packages import require
+from asyncdata.web.plain_records import PlainRecords
 
 __all__ = ("Detail", "MismatchError", "Schema", "schema_for")
 
@@ -41,6 +42,11 @@ class Reader(Protocol):
         """What makes the items of some lines of JSON at once, if there is such a function."""
         ...
 
+    @property
+    def arrays(self) -> Mapping[str, Callable[[bytes], list[Any]]]:
+        """What makes the items of an array at once, by the format."""
+        ...
+
     def decode(self, form: str, data: bytes) -> Any:
         """Return the item in the bytes of one value of JSON or MessagePack; `ValueError` if they are malformed."""
         ...
@@ -60,15 +66,19 @@ class Schema:
     def __init__(self, kind: Any) -> None:
         self.kind = kind
         by_pydantic = hasattr(kind, "__pydantic_validator__") or hasattr(kind, "__pydantic_core_schema__")
-        self.reader: Reader = PydanticReader(kind) if by_pydantic else MsgspecReader(kind)
+        self.records = None if by_pydantic else PlainRecords.of(kind)
+        """What `decode` and `lines` make items of: they return records, if it is not `None`."""
+        self.reader: Reader = PydanticReader(kind) if by_pydantic else MsgspecReader(kind, self.records)
         self.lines: Callable[[bytes], list[Any]] | None = self.reader.lines
-        """Makes the items of some lines at once, quicker than one by one; a `ValueError` does not name the line."""
+        """Makes the items of some lines at once, quicker than one by one; its errors do not name the line."""
+        self.arrays: Mapping[str, Callable[[bytes], list[Any]]] = self.reader.arrays
+        """By the format, what makes the items of an array at once; its errors do not name the element."""
 
     def __reduce__(self) -> Any:
         return schema_for, ("from_channel", self.kind)
 
     def decode(self, form: str, data: bytes) -> Any:
-        """Return the item in the bytes of one value of JSON or MessagePack."""
+        """Return the item in the bytes of one value of JSON or MessagePack, or its record."""
         return self.reader.decode(form, data)
 
     def convert(self, value: Any) -> Any:
@@ -82,11 +92,15 @@ class Schema:
 class MsgspecReader:
     """Of Structs, dataclasses, TypedDicts, attrs classes, named tuples and the types that annotations are made of."""
 
-    def __init__(self, kind: Any) -> None:
+    def __init__(self, kind: Any, records: PlainRecords | None) -> None:
         self.kind = kind
         self.msgspec: Any = require("msgspec", "schema=", "'asyncdata[web]'")
-        json, msgpack = (require(f"msgspec.{form}", "schema=", "'asyncdata[web]'") for form in ("json", "msgpack"))
-        self.decoders = {"json": json.Decoder(kind), "msgpack": msgpack.Decoder(kind)}
+        forms = {form: require(f"msgspec.{form}", "schema=", "'asyncdata[web]'") for form in ("json", "msgpack")}
+        made = kind if records is None else records.record
+        self.decoders = {form: module.Decoder(made) for form, module in forms.items()}
+        self.arrays: Mapping[str, Callable[[bytes], list[Any]]] = {
+            form: module.Decoder(list[made]).decode for form, module in forms.items()
+        }
         self.lines: Callable[[bytes], list[Any]] | None = self.decoders["json"].decode_lines
 
     def decode(self, form: str, data: bytes) -> Any:
@@ -121,6 +135,7 @@ class PydanticReader:
         self.error: type[Exception] = pydantic.ValidationError
         self.adapter: Any = pydantic.TypeAdapter(kind)
         self.lines: Callable[[bytes], list[Any]] | None = None
+        self.arrays: Mapping[str, Callable[[bytes], list[Any]]] = {}
 
     def decode(self, form: str, data: bytes) -> Any:
         decoder = require(f"msgspec.{form}", "schema=", "'asyncdata[web]'").decode

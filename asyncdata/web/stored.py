@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Literal
 
+from asyncdata.elements.columns import ColumnBatch
+from asyncdata.elements.record_store import RecordStore
 from asyncdata.errors import ConcurrentUseError, ResumeError
 from asyncdata.executors.function_call import noted
 from asyncdata.executors.scope import Scope
@@ -25,6 +27,7 @@ from asyncdata.sources.stateful import SnapshotTickets, StreamPlace
 from asyncdata.storage.locks import FileLock
 from asyncdata.web.decoding import BodyDecoder, Decode
 from asyncdata.web.folder import ChannelFolder, LogReader, WakeFile
+from asyncdata.web.plain_records import PlainRecords
 from asyncdata.web.reading import ReadingFile
 from asyncdata.web.received import Freshness
 from asyncdata.web.record import Frame, Kind, Record
@@ -91,7 +94,7 @@ class Stored(Node):
                 frames = await scope.in_thread(reader.read)
             finally:
                 reader.close()
-            items = self.items(frames[0]) if frames else []
+            items = self.elements(self.items(frames[0])) if frames else []
             found.update((one, items[index]) for one in some if 0 <= (index := one - one.snapshot.number) < len(items))
         for block in in_turn(found, tickets, want):
             yield block
@@ -107,7 +110,7 @@ class Stored(Node):
         """Yield the items of the records on the disk, and wait for more."""
         place, folder = self.parse_position(position, StreamPlace.of), self.folder
         with self.exclusive(folder), closing(ReadingFile(folder, place.number)) as reading:
-            output = OutputBuffer(self.label(), folder.id, place)
+            output = OutputBuffer(self, folder.id, place)
             async with aclosing(self.frames(scope, folder, self.begin(folder, place))) as source:
                 async for frames in source:
                     coming = deque(frames)
@@ -198,7 +201,8 @@ class Stored(Node):
             output.versions.append((record.version, output.stop - before))
 
     def items(self, frame: Frame) -> list[Any]:
-        """Return the items of a frame, with a failure in the place of each that cannot be made, or of all."""
+        """Return the items of a frame or their records, with a failure in the place of each that cannot be made, or of
+        all."""
         if not isinstance(frame.record, Record):
             return [Failure(frame.record)]
         decoder = BodyDecoder(frame.record.form, self.decode, NO_LIMIT, NO_LIMIT, failures_in_place=True)
@@ -206,6 +210,25 @@ class Stored(Node):
             return decoder.whole(frame.record.body)
         except Exception as error:  # noqa: BLE001  of the user's function, or of a body that was not looked at
             return [Failure(error)]
+
+    @property
+    def records(self) -> PlainRecords | None:
+        """What makes items of records, if these are decoded."""
+        return self.decode.records if isinstance(self.decode, Schema) else None
+
+    def elements(self, items: list[Any]) -> list[Any]:
+        """Return the elements of items among which may be failures."""
+        if self.records is None:
+            return items
+        made = iter(self.records.elements([item for item in items if type(item) is not Failure]))
+        return [item if type(item) is Failure else next(made) for item in items]
+
+    def block(self, items: list[Any], tickets: SnapshotTickets) -> Block:
+        """Return items or records, among which may be failures."""
+        failed = Failure in set(map(type, items))
+        if self.records is None or failed:
+            return Block(self.elements(items), tickets, failed)
+        return Block.of_columns([ColumnBatch.of_store(RecordStore(items, self.records))], tickets)
 
 
 def is_end(frame: Frame) -> bool:
@@ -219,8 +242,9 @@ class OutputBuffer:
     Items of the first record that were delivered before are left out.
     """
 
-    def __init__(self, label: str, channel: str, place: StreamPlace) -> None:
-        self.label = label
+    def __init__(self, node: Stored, channel: str, place: StreamPlace) -> None:
+        self.node = node
+        self.label = node.label()
         self.state = f'{{"channel":"{channel}","offset":%d}}'
         self.start = self.stop = place.number
         self.skip = place.skip
@@ -281,7 +305,7 @@ class OutputBuffer:
         last = bisect_right(self.snapshots, stop, key=number_of)
         tickets = SnapshotTickets(start, stop, self.snapshots[first:last])
         self.start, self.snapshots = stop, self.snapshots[last - 1 :]
-        return Block(items, tickets, Failure in set(map(type, items)))
+        return self.node.block(items, tickets)
 
 
 def number_of(snapshot: SourceSnapshot) -> int:

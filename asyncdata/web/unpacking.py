@@ -57,6 +57,8 @@ class Unpacker:
 
 def unpacker_for(encoding: str, max_bytes: int) -> Unpacker | None:
     """Return what unpacks a body with this `Content-Encoding`; `None` if it is not compressed."""
+    if not encoding:
+        return None
     names = [name for one in encoding.split(",") if (name := one.strip().lower()) not in ("", "identity")]
     if len(names) > 1:
         raise EncodingError(encoding)

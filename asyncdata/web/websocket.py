@@ -143,7 +143,7 @@ class Messages:
             decoder = BodyDecoder(format_of(kind), self.ingest.decode, limits.body_bytes, limits.item_bytes)
             decoder.feed(data)
             key = None if self.key is None else f"{self.key}/{number}"
-            payload = Payload(kind, data, decoder.finish(), self.ingest.decode is not None, key, self.version)
+            payload = Payload(kind, data, decoder.finish(), self.ingest.decode, key, self.version)
             reply = await self.ingest.put(payload)
         except (BodyError, ChannelFull, ClosedError) as error:
             status, reply = refusal(error)
