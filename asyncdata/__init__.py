@@ -7,28 +7,30 @@ Names in brackets are the files to begin with.
     errors            the exceptions of the package, which hide secrets in their texts (redaction)
     system/           what surrounds a pipeline: forks (forks), Ctrl-C and signals (sigint, signal_handlers), cores,
                       memory (host_resources), ranks (rank), packages that may be missing (optional_packages)
-    memory/           reused buffers for large arrays, copies by two threads, `empty()`
-    elements/         elements: nested structures, specs, columns, ragged rows, tensors
+    memory/           reused buffers for large arrays (buffer_pool), copies by two threads, `empty()`
+    elements/         elements: what may be one (tree), tensors (tensors), specs, columns, ragged rows
     formats/          bytes to records and back, without I/O; compressions (compression)
     options           Options and the constants of tf.data; Cluster (cluster_settings)
     runtime/          what exists while elements flow: blocks (block), positions of elements (tickets), queues (queue),
-                      the memory budget (memory_budget), resharding (resharding)
+                      the memory budget (memory_budget), open files (open_files), resharding (resharding)
     statistics/       what is counted while a pipeline runs (statistics), and which resource is the limit (bottleneck)
-    storage/          bytes at a path or URL: local files, object stores (objects), retries (retries), a cache on disk
+    storage/          bytes at a path or URL: local files (local), object stores (objects), parallel requests
+                      (read_ahead, request_limit), retries (retries), a cache on disk
     executors/        how functions are called: in threads, as tasks, in worker processes; the order of results and how
                       many are in flight (inflight_window), AUTOTUNE (autotune); process/: the pool, and what happens
                       when a worker dies (pool)
     graph/            the tree of nodes (node), the stages that run them (stages), which workers a step has
-    sources/          the nodes without an input, a file for each kind
+    sources/          the nodes without an input, a file for each kind; they open and close files (parsed_files)
     steps             what the author of a step may touch: all that a step is written with
     transforms/       the nodes with inputs, a file for each method; how some resume (interleave_position)
     engines/          where a pipeline runs: current loop, thread, no loop
     identity/         what makes two pipelines the same (labels, content_hash), and whether a position fits one
                       (position_check, similar_plan, mixtures)
     cluster/          the same calls made by actors of a Ray cluster
-    devices/          copies to an accelerator: the thread that copies (copy_thread), what the consumer reads (queue)
+    devices/          copies to an accelerator: what a new one implements (base), the thread that copies (copy_thread),
+                      what the consumer reads (queue)
     planning/         what becomes of a plan before it runs: rewrite rules (optimizer), steps that a cluster runs
-    observe/          traces, pictures of the plan, metrics, the dashboard
+    observe/          traces, pictures of the plan, metrics, the dashboard (its numbers are those of statistics/)
     process_engine/   a pipeline in a process of its own
     checkpoint        states: what they hold, whether they fit a pipeline, saving and merging them
     persistence/      elements on disk: caches, snapshots, saved datasets, shards
@@ -36,7 +38,8 @@ Names in brackets are the files to begin with.
     transformations   its other methods that return a dataset; what they are given (transformation_arguments)
     iterator          one pass over a dataset
     integrations/     loaders of PyTorch, Lightning, Keras; progress bars
-    web/              channels that services fill, streams from elsewhere, and an ASGI application that takes data in
+    web/              an ASGI application that takes POST requests (http), the channel that they go to (channel),
+                      streams and queues of other services (kafka_topic, queue_reader)
     recorder/         which records made an element, logs of runs, and records left out
     dataset, tee      the class Dataset, and what its methods are given (dataset_arguments, source_arguments); several
                       consumers of one iteration

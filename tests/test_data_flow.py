@@ -1,5 +1,5 @@
-"""What docs/data-flow.md shows is what happens, and where it says to look, there are files; as docs/design.md has the
-sections that modules name."""
+"""What docs/data-flow.md shows is what happens; where CONTRIBUTING.md says to look, there are files; and docs/design.md
+has the sections that modules name."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def test_the_examples_of_the_documentation() -> None:
 
 
 def test_the_files_to_look_at_are_there() -> None:
-    page = (ROOT / "docs/data-flow.md").read_text(encoding="utf-8")
+    page = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
     table = page.partition("## Where to look\n")[2].partition("\n## ")[0]
     names = re.findall(r"`([a-z_/]+\.py)`", table)
     assert len(names) > 10

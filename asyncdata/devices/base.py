@@ -1,4 +1,4 @@
-"""Device: the interface that each kind of accelerator implements; `choice` makes one for a user's argument."""
+"""Device: the interface that a new kind of accelerator implements; `choice` makes one for a user's argument."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""PyTorch tensors as leaves of elements. The package never imports torch: a program that has a tensor has imported it.
+"""PyTorch tensors as elements, or as leaves of them; the package never imports torch.
 
-What may be an element, and which values have parts, is in `tree`.
+A program that has a tensor has imported it. What may be an element, and which values have parts, is in `tree`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What may be an element: any value. It has parts or is a leaf; values with parts are opened, and rebuilt with others.
+"""What may be an element: any value. Arrays, tensors and most others are leaves; tuples and dicts are opened.
 
 Tuples, dicts and other mappings, named tuples, dataclasses and classes registered with optree are structure; all other
 values, including lists and what torch treats as a tensor (TensorDict), are leaves.

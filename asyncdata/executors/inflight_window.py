@@ -1,4 +1,4 @@
-"""The elements in flight: groups that workers process, in the order of the input.
+"""The window of elements in flight of a parallel map: workers process groups, and results keep the input's order.
 
 Reasons and measurements: docs/design.md, "AUTOTUNE".
 """

@@ -1,4 +1,4 @@
-"""BufferPool: reuses the memory of large arrays, such as batches, once the last view of it is gone.
+"""BufferPool: reuses the memory of batches once the consumer has no view of it any more.
 
 Reasons and measurements: docs/design.md, "Memory".
 """

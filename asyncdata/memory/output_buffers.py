@@ -1,4 +1,4 @@
-"""Output buffers: arrays that a function fills and returns, allocated directly in the memory for its results.
+"""Output buffers for functions of the user: `empty()` allocates an array in the memory for their results.
 
 That a reader may keep a view of a batch is made by `buffer_pool` and, between processes, `executors/process/shm_arena`.
 """

@@ -1,6 +1,6 @@
-"""The live dashboard: the server of a page that shows what pipelines do.
+"""The live dashboard: the server of a page that shows the numbers of `statistics/statistics` for running pipelines.
 
-Its numbers are the pipelines' `Statistics`, read twice a second (`monitored`) and kept for ten minutes (`history`).
+They are read twice a second (`monitored`) and kept for ten minutes (`history`).
 """
 
 from __future__ import annotations

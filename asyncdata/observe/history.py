@@ -1,4 +1,4 @@
-"""What a pipeline did in the last ten minutes: samples of its statistics, and the figures between two of them."""
+"""What a pipeline did in the last ten minutes: samples of its statistics, and the figures of the dashboard from two."""
 
 from __future__ import annotations
 

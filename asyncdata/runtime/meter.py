@@ -1,4 +1,4 @@
-"""Meters: the work and the times of each step of a running pipeline, recorded per block, not per element.
+"""Meters count the work and the times of each step of a running pipeline, per block, for its statistics.
 
 Reasons and measurements: docs/design.md, "Statistics".
 """

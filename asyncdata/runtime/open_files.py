@@ -1,6 +1,6 @@
-"""OpenFiles: which files of a pipeline are open; if too many are, those that were read longest ago are closed.
+"""OpenFiles: closes files for a while if too many are open; else the source closes its file (`sources/parsed_files`).
 
-Else the source that opened a file closes it (`aclosing`), however reading ends: `FileStream` in `storage/local`.
+A source closes the file that it opened by `aclosing`, however reading ends: `FileStream` in `storage/local`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""ParsedFile: a file that a parser splits into elements; its positions and errors, and several files as one."""
+"""ParsedFile opens a file, lets a parser split it into elements, and closes it; its positions and errors."""
 
 from __future__ import annotations
 

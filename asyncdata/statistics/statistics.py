@@ -1,4 +1,4 @@
-"""Statistics of a pipeline so far: of each step, and of the complete pipeline."""
+"""Statistics of a pipeline and of each step so far: the numbers of the dashboard, of metrics and of `stats()`."""
 
 from __future__ import annotations
 

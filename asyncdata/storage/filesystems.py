@@ -15,9 +15,9 @@ from typing import Any, Final
 from asyncdata.errors import DataLossError, MissingDependencyError
 from asyncdata.redaction import redacted
 from asyncdata.storage.base import BLOCK_BYTES, Entry, Runner
-from asyncdata.storage.limit import Limit
 from asyncdata.storage.options import StorageOptions
 from asyncdata.storage.read_ahead import Part, ReadAhead
+from asyncdata.storage.request_limit import Limit
 from asyncdata.storage.retries import Retries, Tries
 from asyncdata.system import forks
 from asyncdata.system.optional_packages import require

@@ -18,10 +18,10 @@ from asyncdata.errors import DataLossError, PlanError
 from asyncdata.redaction import redacted
 from asyncdata.storage.base import BLOCK_BYTES, Entry, Runner, Stream
 from asyncdata.storage.folder_listing import Item, objects_by_folder
-from asyncdata.storage.limit import Limit
 from asyncdata.storage.options import StorageOptions
 from asyncdata.storage.patterns import Pattern
 from asyncdata.storage.read_ahead import LARGEST_PART, Part, ReadAhead
+from asyncdata.storage.request_limit import Limit
 from asyncdata.storage.retries import (
     KeyUnreadableError,
     NoLengthError,

@@ -1,6 +1,6 @@
-"""ReadAhead: reads an object in order, in parts that are requested in parallel; more of them if the reader waits.
+"""ReadAhead: reads an object in order by parallel requests for its parts; more of them if the reader waits.
 
-How many requests all readers make to one endpoint at once is bounded by `limit`.
+How many requests all readers make to one endpoint at once is bounded by `request_limit`.
 
 Reasons and measurements: docs/design.md, "Objects in stores".
 """
@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any, Final, Generic, NamedTuple, Protocol, Self, TypeVar
 
 from asyncdata.storage.base import Entry, Runner
-from asyncdata.storage.limit import Limit
+from asyncdata.storage.request_limit import Limit
 
 __all__ = ("LARGEST_PART", "Ahead", "Part", "Parts", "ReadAhead")
 

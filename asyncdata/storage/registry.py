@@ -15,10 +15,10 @@ from asyncdata.storage.base import AnyPart
 from asyncdata.storage.cache_dir import CacheDir
 from asyncdata.storage.cached import CachedStore, RemoteFile, Source, blocking
 from asyncdata.storage.filesystems import FilesystemStore
-from asyncdata.storage.limit import Limit
 from asyncdata.storage.local import LocalStore
 from asyncdata.storage.objects import ObjectStore, endpoint_of
 from asyncdata.storage.options import NO_OPTIONS, StorageOptions
+from asyncdata.storage.request_limit import Limit
 from asyncdata.system import forks
 from asyncdata.system.optional_packages import require
 

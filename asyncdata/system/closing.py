@@ -1,4 +1,4 @@
-"""Closable: the context-manager methods of objects with `close` and `aclose`."""
+"""Closable: `with` and `async with` for iterators and channels; a file is closed by its source (`parsed_files`)."""
 
 from __future__ import annotations
 

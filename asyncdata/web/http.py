@@ -1,4 +1,4 @@
-"""Requests to an ingest application: they are read to their end or limit, accepted completely or not, and answered."""
+"""POST requests to an ingest application: their items go into a channel, all or none, and the reply says so."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ingest_app: an ASGI application that receives data by HTTP and WebSocket, and sends it to a channel."""
+"""ingest_app: an ASGI application, which passes POST requests to `http` and WebSockets to `websocket`."""
 
 from __future__ import annotations
 

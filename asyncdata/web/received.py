@@ -1,4 +1,4 @@
-"""The source that reads a channel of this process."""
+"""The source that reads a channel of this process: items that were posted or put become elements."""
 
 from __future__ import annotations
 

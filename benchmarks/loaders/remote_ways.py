@@ -196,8 +196,8 @@ def in_threads(job: Job, system: Any, root: str) -> int:
 
 def by_asyncdata(job: Job) -> int:
     """Read the files by asyncdata, all in turn, with so many requests at once at most."""
-    from asyncdata.storage.limit import Limit
     from asyncdata.storage.registry import LIMITS
+    from asyncdata.storage.request_limit import Limit
 
     limit = LIMITS.setdefault(job.base, Limit())
     limit.now = limit.most = job.at_once

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from asyncdata.storage.limit import Limit
+from asyncdata.storage.request_limit import Limit
 
 
 async def test_no_more_than_the_limit_at_once() -> None:

@@ -1,4 +1,4 @@
-"""Limit: the number of concurrent requests to one endpoint, shared by all readers of the process.
+"""Limit: how many requests go to one endpoint, such as a bucket, in parallel; all readers of the process share it.
 
 Reasons and measurements: docs/design.md, "Objects in stores".
 """
