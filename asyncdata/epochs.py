@@ -36,7 +36,7 @@ class Epochs:
 
     def set(self, epoch: int) -> None:
         """Have `epoch` be the next one, also where this was made from."""
-        for one in self.line():
+        for one in self.ancestors():
             one.next = epoch
 
     def begin(self, epoch: int | None = None) -> int:
@@ -45,7 +45,7 @@ class Epochs:
             epoch = self.next
         else:
             self.set(epoch)
-        for one in self.line():
+        for one in self.ancestors():
             one.next = max(one.next, epoch + 1)
         return epoch
 
@@ -54,7 +54,7 @@ class Epochs:
         self.set(place.epoch + 1)
         return place
 
-    def line(self) -> list[Epochs]:
+    def ancestors(self) -> list[Epochs]:
         """Return these epochs and those of all datasets that this one was made from, each once."""
         found: dict[int, Epochs] = {id(self): self}
         left: list[Epochs] = [self]

@@ -292,14 +292,14 @@ class Reader:
                 return True
             rest, skipped = deque[Block](islice(waiting, 1, None)), self.skipped
             if size < len(piece):
-                rest.appendleft(piece.part(size, len(piece)))
+                rest.appendleft(piece.slice(size, len(piece)))
             if first > delivered:
-                rest.appendleft(piece.part(0, size))
+                rest.appendleft(piece.slice(0, size))
             else:
                 self.record(held)
                 if self.log is not None:
                     self.log.pass_over(delivered + size)
-                held, skipped = Held(delivered, piece.part(0, size), iter(()), iter(())), skipped + size
+                held, skipped = Held(delivered, piece.slice(0, size), iter(()), iter(())), skipped + size
             # no call from here on
             if self.closed or self.waiting is not waiting:
                 raise moved()
@@ -319,8 +319,8 @@ class Reader:
         held, self.items = self.held, iter(())
         if held.piece is not None and held.left:
             given = len(held.piece) - held.left
-            self.waiting.appendleft(held.piece.part(given, len(held.piece)))
-            self.held = Held(held.delivered, held.piece.part(0, given), iter(()), iter(()))
+            self.waiting.appendleft(held.piece.slice(given, len(held.piece)))
+            self.held = Held(held.delivered, held.piece.slice(0, given), iter(()), iter(()))
 
     def cut(self, most: int) -> Block | None:
         """Take at most `most` elements of the next piece at once; `None` if it must be read one by one."""
@@ -332,8 +332,8 @@ class Reader:
         piece, delivered = waiting[0], self.counted()
         rest = deque[Block]()
         if len(piece) > most:
-            rest.append(piece.part(most, len(piece)))
-            piece = piece.part(0, most)
+            rest.append(piece.slice(most, len(piece)))
+            piece = piece.slice(0, most)
         rest.extend(islice(waiting, 1, None))
         held = Held(delivered, piece, iter(()), iter(()))
         # no call from here on
@@ -601,7 +601,7 @@ class Reader:
         self.closed, self.items = True, nothing
         self.times.end()
         held = self.held
-        piece = None if held.piece is None else held.piece.part(0, len(held.piece) - held.left)
+        piece = None if held.piece is None else held.piece.slice(0, len(held.piece) - held.left)
         held = Held(held.delivered, piece, iter(()), iter(()))  # a state still shows what was delivered
         # no call from here on
         self.held, self.waiting = held, waiting

@@ -20,7 +20,7 @@ def importer(package: str, modules: Mapping[str, Sequence[str]], submodules: Seq
     """
     own = vars(sys.modules[package])
 
-    def imported(name: str) -> Any:
+    def load_name(name: str) -> Any:
         if name in submodules:
             return import_module(f"{package}.{name}")
         module = next((module for module, names in modules.items() if name in names), None)
@@ -32,4 +32,4 @@ def importer(package: str, modules: Mapping[str, Sequence[str]], submodules: Seq
     def public_names() -> list[str]:
         return sorted({*own, *own["__all__"]})
 
-    return imported, public_names
+    return load_name, public_names

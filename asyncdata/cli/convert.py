@@ -11,7 +11,7 @@ import numpy as np
 
 from asyncdata.cli.arguments import add_storage_option, storage_options
 from asyncdata.cli.csv_rows import csv_rows
-from asyncdata.cli.recognised import Found, as_examples, found_at
+from asyncdata.cli.recognised import RecognisedFiles, as_examples, recognise
 from asyncdata.dataset import Dataset
 from asyncdata.formats.tf_example import decode_example, make_example
 from asyncdata.redaction import redacted
@@ -52,7 +52,7 @@ def add_parser(commands: Any) -> None:
 def run(arguments: Namespace) -> int:
     """Read, write, and print what was written."""
     storage = storage_options(arguments.storage)
-    found = found_at(arguments.source, storage)
+    found = recognise(arguments.source, storage)
     rows = rows_of(found)
     if arguments.shards is not None and rows.cardinality() < 0:
         rows = rows.apply(counted(rows))
@@ -84,7 +84,7 @@ def one_more(count: int, *_: Any) -> int:
     return count + 1
 
 
-def rows_of(found: Found) -> Dataset[Any]:
+def rows_of(found: RecognisedFiles) -> Dataset[Any]:
     """Return the elements of files as dicts."""
     if found.kind == "TFRecord" and as_examples(next(iter(found.dataset.take(1)), b"")):
         return found.dataset.map(features)

@@ -12,7 +12,7 @@ from typing import Any, Final, cast
 import numpy as np
 
 from asyncdata.cli.arguments import add_storage_option, storage_options
-from asyncdata.cli.recognised import Found, as_examples, found_at
+from asyncdata.cli.recognised import RecognisedFiles, as_examples, recognise
 from asyncdata.dataset import Dataset
 from asyncdata.formats.tf_example import decode_example
 from asyncdata.redaction import redacted
@@ -61,7 +61,7 @@ class Contents:
 
 def run(arguments: Namespace) -> int:
     """Read the files, and print what they hold."""
-    found = found_at(arguments.source, storage_options(arguments.storage))
+    found = recognise(arguments.source, storage_options(arguments.storage))
     contents = contents_of(found.dataset, arguments.quick)
     for name, value in report(found, contents, arguments.quick):
         print(f"{name:<10}{value}")
@@ -88,7 +88,7 @@ def contents_of(dataset: Dataset[Any], quick: bool) -> Contents:
     return seen
 
 
-def report(found: Found, contents: Contents, quick: bool) -> Iterable[tuple[str, str]]:
+def report(found: RecognisedFiles, contents: Contents, quick: bool) -> Iterable[tuple[str, str]]:
     """Yield the lines to print."""
     files = "" if len(found.paths) == 1 else f", {len(found.paths)} files"
     yield "format", found.kind + (f", {found.compression.lower()}" if found.compression else "") + files

@@ -47,7 +47,7 @@ from asyncdata.sources.tokens import index_path
 from asyncdata.storage import StorageOptions, is_local, is_web, local_path, read_head, store_for, without_query
 from asyncdata.storage.cached import blocking
 
-__all__ = ("Found", "as_examples", "found_at", "named")
+__all__ = ("RecognisedFiles", "as_examples", "named", "recognise")
 
 HEAD: Final = 1 << 16
 
@@ -110,7 +110,7 @@ FOLDERS: Final[dict[str, tuple[Callable[[Path, list[str]], bool], Callable[[str]
 
 
 @dataclass(frozen=True)
-class Found:
+class RecognisedFiles:
     """Files of one format, or a folder of them."""
 
     kind: str
@@ -125,56 +125,56 @@ def named(path: str) -> str:
     return glob.escape(path) if is_local(path) else path
 
 
-def found_at(source: str, storage: Storage = None) -> Found:
+def recognise(source: str, storage: Storage = None) -> RecognisedFiles:
     """Return what is at a path, a pattern, a URL or a prefix; `PlanError` if its format is unknown."""
     if is_local(source) and os.path.isdir(folder := local_path(source)):
         if Path(folder, "_versions").is_dir():
-            return Found("Lance", [folder], LanceDataset(folder))
-        return Found("Zarr", [folder], rows_of_zarr(folder)) if is_zarr(folder) else found_in(folder)
+            return RecognisedFiles("Lance", [folder], LanceDataset(folder))
+        return RecognisedFiles("Zarr", [folder], rows_of_zarr(folder)) if is_zarr(folder) else recognise_folder(folder)
     is_file = is_local(source) and os.path.exists(local_path(source))  # though its name looks like a pattern
     if is_pattern(source) and not is_file:
-        return found_files(matching("SOURCE", source, storage), storage)
+        return recognise_files(matching("SOURCE", source, storage), storage)
     if is_local(source) or is_web(source):
-        return found_files([source], storage)
-    return found_at_url(source, storage)
+        return recognise_files([source], storage)
+    return recognise_url(source, storage)
 
 
-def found_at_url(url: str, storage: Storage) -> Found:
+def recognise_url(url: str, storage: Storage) -> RecognisedFiles:
     """Return what the object at a URL holds, or the folder that it names, without files that begin with a dot."""
     store, path = store_for(url, StorageOptions.of("asyncdata", storage))
     if path and not path.endswith("/") and (found := [*store.list(path)]):
-        return found_files([entry.path for entry in found], storage)
+        return recognise_files([entry.path for entry in found], storage)
     folder, inside = url.rstrip("/"), path.rstrip("/") + "/" if path else ""
     if next(iter(store.list(f"{inside}_versions/*")), None) is not None:
-        return Found("Lance", [folder], LanceDataset(folder, storage_options=storage))
+        return RecognisedFiles("Lance", [folder], LanceDataset(folder, storage_options=storage))
     if any([*store.list(f"{inside}{name}")] for name in ZARR):
-        return Found("Zarr", [folder], rows_of_zarr(folder, storage))
+        return RecognisedFiles("Zarr", [folder], rows_of_zarr(folder, storage))
     below = matching("SOURCE", f"{folder}/*", storage)
-    return found_files([path for path in below if not path.rpartition("/")[2].startswith(".")], storage)
+    return recognise_files([path for path in below if not path.rpartition("/")[2].startswith(".")], storage)
 
 
-def found_files(paths: list[str], storage: Storage = None) -> Found:
+def recognise_files(paths: list[str], storage: Storage = None) -> RecognisedFiles:
     """Return what is in files of one format."""
     kind, compression = kind_of(paths, storage)
     how = {} if storage is None or all(map(is_local, paths)) else {"storage_options": storage}
-    return Found(kind, paths, READERS[kind](paths, **how), compression, storage if how else None)
+    return RecognisedFiles(kind, paths, READERS[kind](paths, **how), compression, storage if how else None)
 
 
-def found_in(folder: str) -> Found:
+def recognise_folder(folder: str) -> RecognisedFiles:
     """Return what is in a folder."""
     if Path(folder, "channel.json").exists():
         raise PlanError(f"{folder} is a channel: use asyncdata channel inspect")
     inside = sorted(path for path in Path(folder).iterdir() if not path.name.startswith("."))
     for kind, (is_one, reader) in FOLDERS.items():
         if is_one(Path(folder), [path.name for path in inside]):
-            return Found(kind, [folder], reader(folder))
+            return RecognisedFiles(kind, [folder], reader(folder))
     files = [str(path) for path in inside if path.is_file()]
     if not files and inside:
         pictures = ImageFolderDataset(folder)
-        return Found(f"folder of pictures in {len(pictures.class_names)} classes", [folder], pictures)
+        return RecognisedFiles(f"folder of pictures in {len(pictures.class_names)} classes", [folder], pictures)
     if not files:
         raise PlanError(f"{folder} is empty")
-    return found_files(files)
+    return recognise_files(files)
 
 
 def kind_of(paths: Sequence[str], storage: Storage = None) -> tuple[str, str]:

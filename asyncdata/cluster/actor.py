@@ -64,7 +64,7 @@ class CallActor:
         """Do a task. Errors are in the reply."""
         try:
             function = self.learn(name, work)
-            return CallReply(None if function is None else self.made(function, parcel))
+            return CallReply(None if function is None else self.run_task(function, parcel))
         except BaseException as error:  # noqa: BLE001 - SystemExit and the like end the pipeline, not the actor
             return CallReply(Parcel.of(RemoteError.of(error)))
 
@@ -82,13 +82,13 @@ class CallActor:
             self.functions.popitem(last=False)
         return self.functions[name]
 
-    def made(self, work: GroupWork, parcel: Parcel) -> Parcel:
+    def run_task(self, work: GroupWork, parcel: Parcel) -> Parcel:
         """Do the work of a task and return its outcome."""
-        task: Task = self.opened(parcel)
+        task: Task = self.unpack_task(parcel)
         outcome = carry_out(work, task, unmarked, empty)
         return sent(outcome, task, work, Parcel.of, Parcel.of)
 
-    def opened(self, parcel: Parcel) -> Any:
+    def unpack_task(self, parcel: Parcel) -> Any:
         """Return a task that has arrived."""
         try:
             return parcel.open(self.copied)

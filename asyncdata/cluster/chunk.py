@@ -10,17 +10,17 @@ from typing import Any, Final, NamedTuple
 
 from asyncdata.elements.columns import ColumnBatch
 from asyncdata.executors.process.shm_arena import dumps
-from asyncdata.executors.process.task import IsolatedElement, RemoteError, fit, opened
+from asyncdata.executors.process.task import IsolatedElement, RemoteError, fit, unpack_item
 from asyncdata.runtime.block import Block, Failure
 from asyncdata.runtime.tickets import ExplicitTickets, Position, Tickets, decode_run, encode_runs
 
-__all__ = ("Chunk", "Place", "chunk_of", "isolated")
+__all__ = ("Chunk", "ChunkPosition", "chunk_of", "isolated")
 
 FEW: Final = 16
 """With at most so many elements, such as batches, each has its position: a resume between them reads nothing again."""
 
 
-class Place(NamedTuple):
+class ChunkPosition(NamedTuple):
     """The position at which a pipeline resumes after so many elements of a chunk."""
 
     after: int
@@ -33,7 +33,7 @@ class Chunk(NamedTuple):
     items: list[Any] | tuple[ColumnBatch, ...]
     tickets: list[Any]
     """As JSON; see `encode_runs`."""
-    places: list[Place]
+    places: list[ChunkPosition]
     """Where to resume: at the end, and after each failure of a source, which cannot be skipped."""
     source_failures: list[int]
     bundled: bool = False
@@ -46,7 +46,7 @@ class Chunk(NamedTuple):
         """How many elements there are."""
         return sum(map(len, self.items)) if isinstance(self.items, tuple) else len(self.items)
 
-    def block(self, before: Place, label: str) -> Block:
+    def block(self, before: ChunkPosition, label: str) -> Block:
         """Return the elements as a block. `before` says how many came since the last known place.
 
         `label` names the step in the error of an element that cannot be unpickled.
@@ -65,13 +65,13 @@ class Chunk(NamedTuple):
 
 def received(item: Any, tickets: Tickets, place: int, label: str, of_source: bool) -> Any:
     """Return an item as it is in this process."""
-    found = opened(item, tickets, place, label)
+    found = unpack_item(item, tickets, place, label)
     if type(item) is RemoteError:
         found.of_source = of_source
     return found
 
 
-def position_at(before: Place, places: Sequence[Place], count: int) -> Position:
+def position_at(before: ChunkPosition, places: Sequence[ChunkPosition], count: int) -> Position:
     """Return the position after `count` elements: between two places the first one, and the elements to skip."""
     number = bisect_right(places, count, key=lambda place: place.after)
     begin, position = places[number - 1] if number else (-before.after, before.position)
@@ -84,7 +84,7 @@ def chunk_of(block: Block, end: bool) -> Chunk:
     after = [place + 1 for place in sources if place + 1 < size or not end]
     if end:
         after = [*range(1, size + 1)] if size <= FEW else [*after, size]
-    places = [Place(count, block.tickets.at(count)) for count in after]
+    places = [ChunkPosition(count, block.tickets.at(count)) for count in after]
     tickets = encode_runs(block.tickets)
     if block.columns and all(part.complete for part in block.columns):
         return Chunk(tuple(block.columns), tickets, places, sources)

@@ -40,7 +40,7 @@ class RayActor:
 
     def __init__(self, kind: ActorKind, copied: bool) -> None:
         seed_process()
-        self.actor = kind.made(copied)
+        self.actor = kind.create(copied)
 
     def greet(self) -> Greeting:
         """Return the node."""

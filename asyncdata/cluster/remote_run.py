@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, Final, NamedTuple
 
 from asyncdata.cluster.actor import CallReply
-from asyncdata.cluster.chunk import Chunk, Place
+from asyncdata.cluster.chunk import Chunk, ChunkPosition
 from asyncdata.cluster.pace import Pace
 from asyncdata.cluster.parcel import Parcel
 from asyncdata.cluster.pool import ActorPool, Killed, PendingCall, PoolActor, Sent
@@ -151,7 +151,7 @@ class Arrival(NamedTuple):
     """A chunk that is here, the place before it, and how many bytes it has."""
 
     chunk: Chunk
-    before: Place
+    before: ChunkPosition
     size: int
 
 
@@ -172,7 +172,7 @@ class RemoteRun:
         self.share = share
         self.most = most
         """How many chunks are here at most."""
-        self.place = Place(0, order.position)
+        self.position = ChunkPosition(0, order.position)
         self.number = next(NUMBERS)
         self.arrived: deque[Arrival] = deque()
         self.held = 0
@@ -238,7 +238,7 @@ class RemoteRun:
 
     def parcel(self) -> Parcel:
         """Return the order of a run that continues where this one is."""
-        count, position = self.place
+        count, position = self.position
         at = {"skip": count, "from": position} if count else position
         return Parcel.of(self.order._replace(position=at), dump_by_value)
 
@@ -268,7 +268,7 @@ class RemoteRun:
         self.number = number
         if isinstance(reply, Killed):
             self.lost(str(reply))
-        elif (chunk := self.opened(reply)) is None:
+        elif (chunk := self.unpack_reply(reply)) is None:
             self.restart()
         else:
             self.take(chunk, reply.size if isinstance(reply, CallReply) else 0)
@@ -280,12 +280,12 @@ class RemoteRun:
             self.ended = chunk
             self.signal.notify()
             return
-        self.arrived.append(Arrival(chunk, self.place, size))
-        self.place = passed(self.place, chunk)
+        self.arrived.append(Arrival(chunk, self.position, size))
+        self.position = position_after(self.position, chunk)
         self.signal.notify()
         self.ask(came=size, answered=True)
 
-    def opened(self, reply: CallReply | BaseException) -> Chunk | BaseException | None:
+    def unpack_reply(self, reply: CallReply | BaseException) -> Chunk | BaseException | None:
         """Return the outcome; nothing if it cannot be unpickled, and is sent again in another way."""
         if isinstance(reply, BaseException):
             return reply
@@ -318,9 +318,9 @@ class RemoteRun:
         self.ask(answered=True)
 
 
-def passed(place: Place, chunk: Chunk) -> Place:
+def position_after(place: ChunkPosition, chunk: Chunk) -> ChunkPosition:
     """Return the place after a chunk."""
     size = chunk.size
     if chunk.places:
-        return Place(size - chunk.places[-1].after, chunk.places[-1].position)
-    return Place(place.after + size, place.position)
+        return ChunkPosition(size - chunk.places[-1].after, chunk.places[-1].position)
+    return ChunkPosition(place.after + size, place.position)

@@ -123,7 +123,7 @@ class Run:
                 break
             count = max(1, left // max(1, block.weight))
             if count < len(block):
-                block, self.rest = block.part(0, count), block.part(count, len(block))
+                block, self.rest = block.slice(0, count), block.slice(count, len(block))
             parts.append(block)
             left -= block.weight * len(block)
         return Block.join(parts) if parts else None

@@ -26,7 +26,7 @@ class ActorKind(NamedTuple):
     name: str
     at_once: int = 1
 
-    def made(self, copied: bool) -> Any:
+    def create(self, copied: bool) -> Any:
         """Return a new one; on a worker."""
         return getattr(import_module(self.module), self.name)(copied)
 

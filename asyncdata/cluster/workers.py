@@ -68,7 +68,7 @@ class ClusterWorkers(PickledWorkers):
     def packed(self, task: Task) -> Parcel:
         return Parcel.of(task, dump_by_value if self.by_value else dumps)
 
-    def opened(self, reply: CallReply) -> TaskResult | RemoteError:
+    def unpack_reply(self, reply: CallReply) -> TaskResult | RemoteError:
         assert reply.parcel is not None
         answer: TaskResult | RemoteError = reply.parcel.open(not (self.views or self.copied_next))
         if self.copied_next and reply.parcel.buffers and not self.views and holds_views(answer):
@@ -138,7 +138,7 @@ class OneByOne:
         """Call the next element, or hand over the outcome of all."""
         group, place = self.group, len(self.results)
         if place < len(group.what):
-            one = Group(group.what.part(place, place + 1))
+            one = Group(group.what.slice(place, place + 1))
             self.workers.deaths[one] = 0
             self.workers.submit(one, self.take)
             return

@@ -53,7 +53,7 @@ class DeviceQueue(BlockQueue):
         """Whether the pipeline runs only while the consumer waits; the consumer then waits until the buffer is full."""
         self.credits = deque([Credit(None, () if self.ring else None)] * (node.buffer_size + 1))
         self.tasks = tasks
-        self.made: deque[tuple[Any, Tickets, bool]] = deque()
+        self.unsent: deque[tuple[Any, Tickets, bool]] = deque()
         self.asked_all = self.paused = False
         self.consumer_has_batch = False
         """Whether the consumer has a batch, which is in use until it asks for the next one."""
@@ -82,8 +82,8 @@ class DeviceQueue(BlockQueue):
 
     def send_available(self) -> None:
         """Pass the available elements to the copy thread."""
-        while self.credits and not self.asked_all and (self.made or self.refill()):
-            item, tickets, last = self.made.popleft()
+        while self.credits and not self.asked_all and (self.unsent or self.refill()):
+            item, tickets, last = self.unsent.popleft()
             self.tasks.put(Batch(item, tickets, last, self.credits.popleft()))
 
     def refill(self) -> bool:
@@ -92,8 +92,8 @@ class DeviceQueue(BlockQueue):
         if block is not None:
             self.source.undelivered += 1
             last = len(block) - 1
-            self.made.extend(
-                (item, block.tickets.part(place, place + 1), place == last) for place, item in enumerate(block.items)
+            self.unsent.extend(
+                (item, block.tickets.slice(place, place + 1), place == last) for place, item in enumerate(block.items)
             )
             return True
         if (self.source.ended or self.source.stopped) and not self.source.blocks:

@@ -124,7 +124,7 @@ class SimulatedArray:
         return prod(self.shape) * self.dtype.itemsize
 
     @property
-    def place(self) -> slice:
+    def span(self) -> slice:
         """The place of its data in the memory."""
         return slice(self.start, self.start + self.nbytes)
 
@@ -207,7 +207,7 @@ class Accelerator:
         """Read arrays on the current stream; return a list that will hold their content at the time of execution."""
         found: list[npt.NDArray[Any]] = []
         memories = [array.memory for array in arrays]
-        shapes = [(array.shape, array.dtype, array.place) for array in arrays]
+        shapes = [(array.shape, array.dtype, array.span) for array in arrays]
 
         def execute() -> None:
             found.extend(
@@ -441,7 +441,7 @@ class SimulatedDevice:
         return self.accelerator.leave()
 
     def write(self, target: Any, array: Any) -> None:
-        source, to, place, target_place = array.memory, target.memory, array.place, target.place
+        source, to, place, target_place = array.memory, target.memory, array.span, target.span
 
         def execute() -> None:
             to.data[target_place] = source.data[place]

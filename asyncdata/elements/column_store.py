@@ -19,7 +19,7 @@ class ColumnStore:
     `owned` if nothing else refers to the arrays, except the rows before `given`, which were passed on.
     """
 
-    __slots__ = ("given", "made", "owned", "rows", "value")
+    __slots__ = ("given", "items", "owned", "rows", "value")
 
     objects: ClassVar[bool] = False
     """Whether the elements are Python objects, to which rows of the arrays are not equal in type; `at` gives some."""
@@ -29,12 +29,12 @@ class ColumnStore:
         self.rows = rows
         self.owned = owned
         self.given = 0
-        self.made: list[Any] | None = None
+        self.items: list[Any] | None = None
 
     def elements(self) -> list[Any]:
-        if self.made is None:
-            self.made = rows_of(self.value, self.rows)
-        return self.made
+        if self.items is None:
+            self.items = rows_of(self.value, self.rows)
+        return self.items
 
     def at(self, places: Sequence[int]) -> ColumnStore:
         """Return the rows at some indices."""
@@ -54,7 +54,7 @@ class LazyColumnStore(ColumnStore):
         self.make = make
         self.make_value = make_value
         self.given, self.owned = 0, True
-        self.made = None
+        self.items = None
 
     def __getattr__(self, name: str) -> Any:
         if name != "value":  # `value` is not set yet
@@ -63,8 +63,8 @@ class LazyColumnStore(ColumnStore):
         return self.value
 
     def elements(self) -> list[Any]:
-        self.made = self.made or self.make()
-        return self.made
+        self.items = self.items or self.make()
+        return self.items
 
 
 class IntegerColumn(LazyColumnStore):

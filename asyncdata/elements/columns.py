@@ -229,7 +229,7 @@ class ColumnBatch:
         know, nor for dicts that a consumer may have changed."""
         if self.store.objects or type(self.store.value) is np.ndarray:
             return self.integers or not self.store.objects
-        return self.store.made is None and tells_all(self.store.value)
+        return self.store.items is None and tells_all(self.store.value)
 
     @property
     def weight(self) -> int:
@@ -296,7 +296,7 @@ class ColumnBatch:
         A part keeps all rows in memory, so a small part is better copied.
         """
         store = self.store
-        mine = store.owned and store.made is None and self.start >= store.given and len(self) * PARTS >= store.rows
+        mine = store.owned and store.items is None and self.start >= store.given and len(self) * PARTS >= store.rows
         if mine:
             store.given = self.stop
         return mine

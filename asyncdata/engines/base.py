@@ -68,9 +68,9 @@ class RunSpec(NamedTuple):
         budget.buffers[plan] = depth.stats
         return RunSpec(plan, rest, depth, (epoch,), start, budget, Meters(tuple(nodes_of(rest))), seed)
 
-    def pipeline(self, queue: LoopQueue, home: asyncio.AbstractEventLoop | None) -> Pipeline:
+    def pipeline(self, queue: LoopQueue, consumer_loop: asyncio.AbstractEventLoop | None) -> Pipeline:
         """Return the pipeline, which writes to `queue`."""
-        return Pipeline(self.plan, queue, self.epoch, home, self.start, self.budget, self.meters, self.seed)
+        return Pipeline(self.plan, queue, self.epoch, consumer_loop, self.start, self.budget, self.meters, self.seed)
 
 
 class Engine(Protocol):

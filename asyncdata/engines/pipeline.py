@@ -34,7 +34,7 @@ class Pipeline:
         plan: Node,
         queue: LoopQueue,
         epoch: tuple[Any, ...],
-        home: asyncio.AbstractEventLoop | None,
+        consumer_loop: asyncio.AbstractEventLoop | None,
         start: Start,
         budget: MemoryBudget,
         meters: Meters,
@@ -46,7 +46,7 @@ class Pipeline:
         self.plan = plan
         self.queue = queue
         self.epoch = epoch
-        self.home = home
+        self.consumer_loop = consumer_loop
         self.start = start
         self.owned = OwnedTask(budget, seed)
         self.group_scope: anyio.CancelScope | None = None
@@ -67,7 +67,7 @@ class Pipeline:
                 tasks = anyio.create_task_group()
             async with tasks as group:
                 self.group_scope = group.cancel_scope
-                scope = Scope(group, self.owned, epoch=self.epoch, home=self.home, meters=self.meters)
+                scope = Scope(group, self.owned, epoch=self.epoch, consumer_loop=self.consumer_loop, meters=self.meters)
                 self.meters.clock.begin(clock_of(scope.loop))
                 if not self.queue.stopped:
                     await fill(self.queue, self.plan.open, scope, self.start)

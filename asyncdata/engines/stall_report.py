@@ -28,7 +28,7 @@ DEEPEST: Final = 12
 """Lines of a stack that are shown: the innermost ones."""
 
 
-class Place(NamedTuple):
+class ThreadStack(NamedTuple):
     """The current place of a thread or a task of a pipeline."""
 
     name: str
@@ -62,7 +62,7 @@ def stall_report(
     return "\n".join(report)
 
 
-def culprit(steps: list[StepStatistics], places: list[Place]) -> str:
+def culprit(steps: list[StepStatistics], places: list[ThreadStack]) -> str:
     """Return as text which step waits for what: the last one that has work, else the source it reads."""
     from asyncdata.statistics.statistics import counted
 
@@ -81,7 +81,7 @@ def culprit(steps: list[StepStatistics], places: list[Place]) -> str:
     return "the pipeline has not begun"
 
 
-def places_of_threads(threads: Iterable[threading.Thread]) -> Iterator[Place]:
+def places_of_threads(threads: Iterable[threading.Thread]) -> Iterator[ThreadStack]:
     """Yield the places of threads."""
     for thread in threads:
         frame = frame_of(thread)
@@ -100,7 +100,7 @@ def frame_of(thread: threading.Thread) -> FrameType | None:
     return sys._current_frames().get(thread.ident or 0)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
 
 
-def places_of_tasks(tasks: Iterable[Any]) -> Iterator[Place]:
+def places_of_tasks(tasks: Iterable[Any]) -> Iterator[ThreadStack]:
     """Yield the places of waiting tasks."""
     for task in tasks:
         yield place_of("a task", [*frames_of(task.get_coro())])
@@ -136,13 +136,13 @@ def handed_on(frame: FrameType) -> Any:
     return frame.f_locals.get("pull") or getattr(frame.f_locals.get("self"), "coroutine", None)
 
 
-def place_of(name: str, stack: list[FrameType]) -> Place:
+def place_of(name: str, stack: list[FrameType]) -> ThreadStack:
     """Return what a stack shows; its frames are the outermost first."""
     meters = [meter for frame in stack for meter in meters_in(frame)]
     step: Any = meters[-1].step if meters else ""
     outside = next((place for place, frame in enumerate(stack) if is_users(frame)), len(stack))
     shown = traceback.StackSummary.extract((frame, frame.f_lineno) for frame in stack[outside:][-DEEPEST:])
-    return Place(
+    return ThreadStack(
         name, step.label() if hasattr(step, "label") else str(step), [line.rstrip() for line in shown.format()]
     )
 

@@ -77,7 +77,7 @@ def with_inner(step: StepStatistics, node: Node, meter: Meter, made: int) -> Ste
     each = 1 if where == "process" or tuners else opened  # all of them have the same processes, or AUTOTUNE's threads
     tuned = step.tuned | ({"inner": tuners[-1].choice._asdict()} if tuners else {})
     workers = each * inside.workers
-    return step._replace(where=where, inner=functions[where], opened=opened, workers=workers, tuned=tuned)
+    return step._replace(where=where, inner=functions[where], open_datasets=opened, workers=workers, tuned=tuned)
 
 
 def own_step(meter: Meter, waited: float, before: int) -> StepStatistics:

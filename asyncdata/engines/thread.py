@@ -33,11 +33,11 @@ from asyncdata.system.signal_handlers import start_thread
 __all__ = ("ThreadEngine", "new_loop", "thread_engine")
 
 
-def thread_engine(run: RunSpec, home: asyncio.AbstractEventLoop | None) -> ThreadEngine:
+def thread_engine(run: RunSpec, consumer_loop: asyncio.AbstractEventLoop | None) -> ThreadEngine:
     """Return the engine for a plan on a thread: without an event loop if possible, which costs half as much to
     start."""
     looped = any(node.needs_loop for node in nodes_of(run.plan))
-    return LoopThreadEngine(run, home) if looped else LooplessThreadEngine(run)
+    return LoopThreadEngine(run, consumer_loop) if looped else LooplessThreadEngine(run)
 
 
 class ThreadEngine:
@@ -140,11 +140,11 @@ def end_engines() -> None:
 class LoopThreadEngine(ThreadEngine):
     """Runs a pipeline on an event loop of its own."""
 
-    def __init__(self, run: RunSpec, home: asyncio.AbstractEventLoop | None) -> None:
+    def __init__(self, run: RunSpec, consumer_loop: asyncio.AbstractEventLoop | None) -> None:
         self.loop: asyncio.AbstractEventLoop | None = None
         self.signal = LoopSignal(threadsafe=True)
         queue = LoopQueue(run.depth, self.signal, ThreadSignal())
-        self.pipeline = run.pipeline(queue, home)
+        self.pipeline = run.pipeline(queue, consumer_loop)
         super().__init__(queue, self.pipeline.owned)
 
     def serve(self) -> None:

@@ -113,14 +113,14 @@ class Period:
             self.calls += sample.elements
 
     @property
-    def passed(self) -> float:
+    def elapsed(self) -> float:
         """Seconds since it began."""
         return self.now - self.begun
 
     @property
     def starved(self) -> bool:
         """Whether the reader waited at least half of the time."""
-        return 2 * self.waited >= self.passed
+        return 2 * self.waited >= self.elapsed
 
     @property
     def own(self) -> float:
@@ -128,13 +128,13 @@ class Period:
         others cannot have taken: of more threads than cores each waits for the others."""
         if not self.asked:
             return 1.0
-        cores = self.cpu / self.passed / usable_cores() if self.passed > 0 else 0.0
+        cores = self.cpu / self.elapsed / usable_cores() if self.elapsed > 0 else 0.0
         return min(1.0, max(1 - self.queued / self.asked, cores))
 
     @property
     def contended(self) -> bool:
         """Whether calls compute a good deal, and wait for the interpreter lock."""
-        return self.cpu > USED * self.passed and self.blocked > BLOCKED * self.probes
+        return self.cpu > USED * self.elapsed and self.blocked > BLOCKED * self.probes
 
     @property
     def each(self) -> float:
@@ -244,10 +244,10 @@ class Tuning:
             return
         if not self.warm:
             self.warm = True
-            if self.choice.where == "process" or period.passed < PERIOD:  # nothing is made twice of slow calls
+            if self.choice.where == "process" or period.elapsed < PERIOD:  # nothing is made twice of slow calls
                 self.period = Period(sample.at)
                 return
-        if period.passed >= (WATCH if self.settled and self.complete and not self.rested else PERIOD):
+        if period.elapsed >= (WATCH if self.settled and self.complete and not self.rested else PERIOD):
             self.judge()
 
     # what was measured
@@ -269,7 +269,7 @@ class Tuning:
         period, cost = self.period, self.period.cost
         if self.choice.where == "thread":
             self.cost = self.cost._replace(seconds=max(cost.cpu, min(self.cost.seconds, cost.seconds)), cpu=cost.cpu)
-        pace = period.count / period.passed / period.own
+        pace = period.count / period.elapsed / period.own
         self.paces[self.choice.way] = min(pace, self.model.computed)
         self.usual[self.choice.way] = period.each
 
@@ -321,7 +321,7 @@ class Tuning:
         process: Way = ("process", usable_cores())
         contended = self.settled and self.choice.where == "thread" and period.contended
         untried = process in model.ways and process not in self.paces
-        if contended and untried and model.expected(process) * period.passed > period.count:
+        if contended and untried and model.expected(process) * period.elapsed > period.count:
             self.complete = False
             self.settle(process, "leaves the interpreter lock to the reader")
         elif not self.settled:

@@ -132,13 +132,13 @@ class Randomized(Call):
         key = np.frombuffer(blake2b(words, digest_size=16).digest(), np.uint64)
         return np.random.Generator(np.random.Philox(key=key))
 
-    def one(self, item: Any) -> Any:
+    def call_one(self, item: Any) -> Any:
         element, ticket = item
         rng = self.generator(ticket)
         return self.fn(*element, rng=rng) if self.spread and type(element) is tuple else self.fn(element, rng=rng)
 
     def over(self, items: Any, kinds: set[type]) -> Any:
-        return map(self.one, items)
+        return map(self.call_one, items)
 
     def run(self, block: Block, term: Deadline = ENDLESS) -> Block:
         if block.failed:

@@ -286,7 +286,7 @@ class Call:
             yield item
             del item
 
-    def one(self, item: Any) -> Any:
+    def call_one(self, item: Any) -> Any:
         """Call the function on one element; a tuple is unpacked into arguments."""
         return self.fn(*item) if self.spread and type(item) is tuple else self.fn(item)
 
@@ -294,7 +294,7 @@ class Call:
         """Return a C-level iterator of the function's results over `items`."""
         if not self.spread or tuple not in kinds:
             return map(self.fn, items)
-        return starmap(self.fn, items) if len(kinds) == 1 else map(self.one, items)
+        return starmap(self.fn, items) if len(kinds) == 1 else map(self.call_one, items)
 
     def run(self, block: Block, term: Deadline = ENDLESS) -> Block:
         """Call the function on each good item of `block`; an error takes the item's place.
@@ -321,7 +321,7 @@ class Call:
                     results.append(self.failure(StopIteration(), tickets[len(results)]))
                     failed = True
             if goal < len(items) and term.over:
-                tickets = tickets.part(0, goal)
+                tickets = tickets.slice(0, goal)
                 break
         if type(results[-1]) is CoroutineType:
             return self.refuse(results, tickets)
@@ -341,7 +341,7 @@ class Call:
         place = 0
         for item in self.seeding(items, tickets) if self.key else items:
             try:
-                result = item if type(item) is Failure else self.one(item)
+                result = item if type(item) is Failure else self.call_one(item)
             except (Exception, CancelledError) as error:
                 result = self.failure(error, tickets[place])
             if type(result) is CoroutineType:
@@ -365,7 +365,7 @@ class Call:
     async def run_async(self, item: Any, ticket: Ticket) -> Any:
         """Await the function on one element; return the result, or a `Failure` in its place."""
         try:
-            result = self.one(item)
+            result = self.call_one(item)
             return await WatchedCall(result, self.label, ticket) if inspect.iscoroutine(result) else await result
         except CancelledError as error:
             task = asyncio.current_task()

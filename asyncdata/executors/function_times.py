@@ -19,7 +19,7 @@ of `MOST_UNSEEN` passes is measured."""
 class FunctionKey(NamedTuple):
     """A function among those that are called one after another: its place and its name."""
 
-    place: int
+    number: int
     name: str
 
 

@@ -77,17 +77,17 @@ class GroupWork:
         rows, count = self.rows, len(block)
         if rows is None or block.failed or count % rows or not count:
             return self.call_in_parts(block, term)
-        results = self.each(block.part(0, rows))
+        results = self.each(block.slice(0, rows))
         first = [next(results)]
         if type(first[0]) is Failure or nbytes(first[0]) * rows < LARGE:
-            others, done = self.call_in_parts(block.part(1, count), term)
+            others, done = self.call_in_parts(block.slice(1, count), term)
             return joined(first, block, others), done + 1
         whole = term._replace(end=inf)
-        batches = [self.batch(first, results, block.part(0, rows), empty, whole)]
+        batches = [self.batch(first, results, block.slice(0, rows), empty, whole)]
         for start in range(rows, count, rows):
             if term.over:
                 return Block.join(batches), start
-            part = block.part(start, start + rows)
+            part = block.slice(start, start + rows)
             results = self.each(part)
             batches.append(self.batch([next(results)], results, part, empty, whole))
         return Block.join(batches), count
@@ -99,7 +99,7 @@ class GroupWork:
         if type(first[0]) is not Failure and nbytes(first[0]) >= LARGE:
             columns = ColumnBatch.room_for(first[0], len(block), empty)
         if columns is None:
-            return stacked(joined(first, block, self.call_in_parts(block.part(1, len(block)), term)[0]))
+            return stacked(joined(first, block, self.call_in_parts(block.slice(1, len(block)), term)[0]))
         first.clear()
         return self.filled(block, columns, while_wanted(results, term))
 
@@ -110,9 +110,9 @@ class GroupWork:
         if not odd:
             return Block.of_columns([columns], block.tickets)
         count = len(block)
-        before = Block.of_columns([columns[:place]], block.tickets.part(0, place))
-        after, _ = self.call_in_parts(block.part(place + 1, count))
-        return Block.join([before, joined(odd, block.part(place, count), after)])
+        before = Block.of_columns([columns[:place]], block.tickets.slice(0, place))
+        after, _ = self.call_in_parts(block.slice(place + 1, count))
+        return Block.join([before, joined(odd, block.slice(place, count), after)])
 
     def each(self, block: Block) -> Iterator[Any]:
         """Yield the results of one element after the other; with several functions the first is made at once."""
@@ -138,7 +138,7 @@ class GroupWork:
         parts: list[Block] = []
         step, place, count = len(self.calls) * term.step, 0, len(block)
         while place < count and not (place and term.over):
-            parts.append(self.call_in_turn(block.part(place, place + step), ENDLESS)[0])
+            parts.append(self.call_in_turn(block.slice(place, place + step), ENDLESS)[0])
             place += step
         return Block.join(parts), min(place, count)
 
@@ -157,7 +157,7 @@ class GroupWork:
                 before += taken[-1]
             if len(result) < len(block):
                 count = len(result)
-                block = block.part(0, count)
+                block = block.slice(0, count)
             block = apply_filters(block, result) if call.is_predicate else result
         if times is not None:
             times.add(count, taken)
@@ -188,7 +188,7 @@ class GroupWork:
             results.append(result)
             if perf_counter() > end:
                 break
-        return Block(results, block.tickets.part(start, start + len(results))) if results else None
+        return Block(results, block.tickets.slice(start, start + len(results))) if results else None
 
     async def run_async(self, block: Block) -> Block:
         """Call or await the functions on a block of one element."""
@@ -233,7 +233,7 @@ def while_wanted(results: Iterator[Any], term: Deadline) -> Iterator[Any]:
 
 def joined(first: list[Any], block: Block, rest: Block) -> Block:
     """Return the first result of a block and those of the rest as one block."""
-    return Block.join([Block(first, block.tickets.part(0, 1), type(first[0]) is Failure), rest])
+    return Block.join([Block(first, block.tickets.slice(0, 1), type(first[0]) is Failure), rest])
 
 
 def stacked(block: Block) -> Block:

@@ -207,7 +207,7 @@ class InFlightWindow:
         _, size = self.limits()
         size = min(size, self.fair(len(block)))
         for start in range(0, len(block), size):
-            self.submit(block.part(start, start + size))
+            self.submit(block.slice(start, start + size))
 
     def fair(self, count: int) -> int:
         """Return how many of so many elements each worker gets, while some are idle."""
@@ -225,12 +225,12 @@ class InFlightWindow:
         elif self.cut < self.workers.count:
             share = rows
         while size := self.portion(len(block) - start, rows, share):
-            self.submit_shared(block.part(start, start + size), share >= rows)
+            self.submit_shared(block.slice(start, start + size), share >= rows)
             done = self.row + size
             self.row, self.cut = done % rows, min(self.cut + done // rows, self.workers.count)
             start += size
         if start < len(block):
-            self.rest.append(block.part(start, len(block)))
+            self.rest.append(block.slice(start, len(block)))
 
     def submit_shared(self, part: Block, complete: bool) -> None:
         """Have workers process a part of the input: one of them, or several if one would otherwise make a batch
@@ -238,7 +238,7 @@ class InFlightWindow:
         size = len(part)
         step = self.shared(size) if complete else size
         for start in range(0, size, step):
-            self.submit(part.part(start, start + step))
+            self.submit(part.slice(start, start + step))
 
     def portion(self, left: int, rows: int, share: int) -> int:
         """Return how many of the next elements make a group, 0 if they should wait for more."""
@@ -293,8 +293,8 @@ class InFlightWindow:
                 break
             left, size = group.what, self.limits()[1]
             if size < len(left):
-                group.what, group.count = left.part(size, len(left)), len(left) - size
-                group = Group(left.part(0, size))
+                group.what, group.count = left.slice(size, len(left)), len(left) - size
+                group = Group(left.slice(0, size))
                 if self.ordered:
                     self.groups.insert(place, group)
                 else:
@@ -371,7 +371,7 @@ class InFlightWindow:
                 self.row = (self.row - failures) % self.rows
             self.weigh(group.what, group.result if len(group.result) else None)
             if group.given_up:
-                self.put_back(group.what.part(group.count, len(group.what)))
+                self.put_back(group.what.slice(group.count, len(group.what)))
             if len(group.result):
                 done.append(group.result)
         self.meter.workers = self.workers.count

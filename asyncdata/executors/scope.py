@@ -132,7 +132,7 @@ class OwnedTask:
 class Scope:
     """The scope that a stage gets when it is opened. `at` returns one for another epoch or for an inner pipeline."""
 
-    __slots__ = ("epoch", "group", "home", "loop", "meter", "meters", "owned", "sharing")
+    __slots__ = ("consumer_loop", "epoch", "group", "loop", "meter", "meters", "owned", "sharing")
 
     def __init__(
         self,
@@ -140,14 +140,14 @@ class Scope:
         owned: OwnedTask,
         *,
         epoch: tuple[Any, ...],
-        home: asyncio.AbstractEventLoop | None,
+        consumer_loop: asyncio.AbstractEventLoop | None,
         meters: Meters,
     ) -> None:
         self.group = group
         self.owned = owned
         self.epoch = epoch
         self.loop = asyncio.get_running_loop()
-        self.home = home or self.loop
+        self.consumer_loop = consumer_loop or self.loop
         self.meters = meters
         self.meter = meters.output
         """Of the step that is opened."""
@@ -172,7 +172,12 @@ class Scope:
     def at(self, *path: Any) -> Scope:
         """Return this scope one level deeper in epochs: a repetition, or the element an inner pipeline is for."""
         inner = object.__new__(Scope)
-        inner.group, inner.owned, inner.loop, inner.home = self.group, self.owned, self.loop, self.home
+        inner.group, inner.owned, inner.loop, inner.consumer_loop = (
+            self.group,
+            self.owned,
+            self.loop,
+            self.consumer_loop,
+        )
         inner.epoch, inner.meters, inner.meter = self.epoch + path, self.meters, self.meter
         inner.sharing = self.sharing
         return inner

@@ -45,7 +45,7 @@ class Group:
         "ended",
         "error",
         "functions",
-        "here",
+        "inline",
         "lane",
         "pauses",
         "queued",
@@ -67,7 +67,7 @@ class Group:
             0.0  # that its work took; those that it computed; those that it could have, had there been a core
         )
         self.cpu = self.queued = 0.0
-        self.here = False  # whether it was worked on in the engine's thread
+        self.inline = False  # whether it was worked on in the engine's thread
         self.ended = 0.0  # when that was; in which thread, task or process
         self.lane = 0
         self.retries = 0  # how many calls were made again, if that was in another process

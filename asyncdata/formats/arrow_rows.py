@@ -204,7 +204,7 @@ class ArrowParser(ColumnParser):
             self._dictionaries = True
         else:
             raise DataLossError(f"{self.name}: unexpected message of kind {kind} before byte {self.at}")
-        if self.passed == 0 and not self._dictionaries:
+        if self.skip == 0 and not self._dictionaries:
             self.offset = self.at - len(self._start)
 
     def _open(self) -> None:

@@ -26,8 +26,8 @@ class ColumnParser:
         self.lost = False
         """Whether the last element returned is an error that replaces the rest of the file."""
         self.offset = 0
-        """The byte offset at which reading can start, `passed` rows before the next one."""
-        self.passed = 0
+        """The byte offset at which reading can start, `skip` rows before the next one."""
+        self.skip = 0
         self.finished = False
         self.at = 0
         """The offset of the next byte."""
@@ -84,7 +84,7 @@ class ColumnParser:
 
     def ended(self) -> None:
         """Handle that all rows of the last decoded columns have been returned."""
-        self.offset, self.passed = self.at, 0
+        self.offset, self.skip = self.at, 0
 
     def parse(self, limit: int) -> list[Any] | ColumnBatch:
         """Return at most `limit` rows of the data; none if it needs more data or has ended."""
@@ -119,7 +119,7 @@ class ColumnParser:
             return []
         part = some[self._given : self._given + limit]
         self._given += len(part)
-        self.passed += len(part)
+        self.skip += len(part)
         if self._given == len(some):
             self._next_part()
         return part

@@ -194,7 +194,7 @@ class CsvParser:
 
     @property
     def offset(self) -> int:
-        """A byte offset at which a record begins, `passed` records before the next one."""
+        """A byte offset at which a record begins, `skip` records before the next one."""
         return self._next if self._given == len(self._found) else self._begin
 
     @property
@@ -203,7 +203,7 @@ class CsvParser:
         return self._splitter.lost and self._given == len(self._found)
 
     @property
-    def passed(self) -> int:
+    def skip(self) -> int:
         """How many records between `offset` and the next one have been returned."""
         return self._given % len(self._found) if self._found else 0
 

@@ -55,7 +55,7 @@ class FixedParser:
     ([b'aa', b'bb'], [b'cc'])
     """
 
-    passed = 0
+    skip = 0
     """The next record begins at `offset` itself."""
 
     def __init__(self, name: str, layout: FixedLayout) -> None:

@@ -50,11 +50,11 @@ class LineParser:
 
     @property
     def offset(self) -> int:
-        """A byte offset at which a line begins, `passed` lines before the next one."""
+        """A byte offset at which a line begins, `skip` lines before the next one."""
         return self._next if self._given == len(self._lines) else self._begin
 
     @property
-    def passed(self) -> int:
+    def skip(self) -> int:
         """How many lines between `offset` and the next one have been returned."""
         return self._given % len(self._lines) if self._lines else 0
 

@@ -151,7 +151,7 @@ class ShardParser:
     `name` is the file's name for messages. A sample that is damaged is an error in its place.
     """
 
-    passed = 0
+    skip = 0
     """The next sample begins at `offset` itself."""
 
     def __init__(self, path: str, name: str, form: ShardFormat) -> None:

@@ -124,7 +124,7 @@ class RecordParser:
     True
     """
 
-    passed = 0
+    skip = 0
     """The next record begins at `offset` itself."""
 
     def __init__(self, name: str, *, compressed: bool = False, most: int = MAX_RECORD_BYTES) -> None:

@@ -121,7 +121,7 @@ class SampleParser:
         self._ended = False  # by zeros
 
     @property
-    def passed(self) -> int:
+    def skip(self) -> int:
         """Zero: `offset` is that of the next sample."""
         return 0
 

@@ -37,7 +37,7 @@ class InlineWorkers(Workers):
 
     def submit(self, group: Group, finished: Callable[[Group], None]) -> None:
         group.work(self.work, self.pace)
-        group.here = group.done = True
+        group.inline = group.done = True
         finished(group)
 
 
@@ -98,7 +98,7 @@ class AutotunedWorkers(Workers):
         self.shared = shared
         self.copied = copied
         self.retired: list[Workers] = []
-        self.coming: tuple[Choice, Workers] | None = None
+        self.next_workers: tuple[Choice, Workers] | None = None
         workers = self.make_workers(choice := tuning.consider())
         if not self.have_begun(choice, workers):  # in a fork, where others found it out
             workers = self.make_workers(choice := tuning.fallback)
@@ -156,15 +156,15 @@ class AutotunedWorkers(Workers):
 
     def follow(self, choice: Choice) -> None:
         """Replace the workers, unless only the reason is another one."""
-        if self.coming is not None and self.coming[0] is not choice:
-            self.coming = None  # another iterator of the dataset has found something else meanwhile
+        if self.next_workers is not None and self.next_workers[0] is not choice:
+            self.next_workers = None  # another iterator of the dataset has found something else meanwhile
         if self.goes_on(choice) and not self.tuning.alone:
             self.choice = choice
             self.watch(self.current)
             return
-        workers = self.make_workers(choice) if self.coming is None else self.coming[1]
+        workers = self.make_workers(choice) if self.next_workers is None else self.next_workers[1]
         if self.have_begun(choice, workers):
-            self.coming = None
+            self.next_workers = None
         elif self.goes_on(choice := self.tuning.fallback):
             return
         else:
@@ -184,8 +184,8 @@ class AutotunedWorkers(Workers):
         from asyncdata.executors.process.workers import ProcessWorkers
 
         assert isinstance(workers, ProcessWorkers)
-        if self.coming is None:
-            self.coming = choice, workers
+        if self.next_workers is None:
+            self.next_workers = choice, workers
             workers.pool.call()
         try:
             return workers.begun()

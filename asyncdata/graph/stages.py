@@ -205,7 +205,7 @@ class FoldCalls:
                     break
                 start = 0
                 while start < len(block) and not step.done:
-                    group = block.part(start, start + min(pace.group, step.need(want.items)))
+                    group = block.slice(start, start + min(pace.group, step.need(want.items)))
                     start += len(group)
                     begin = time.perf_counter()
                     out = await step.feed(group)
@@ -362,7 +362,7 @@ class Apply:
                 start = 0
                 while start < len(block):
                     size = min(pace.group, want.items)
-                    group = block.part(start, start + size) if start or size < len(block) else block
+                    group = block.slice(start, start + size) if start or size < len(block) else block
                     begin = time.perf_counter()
                     result, done = work.attempt(group, pace.term())
                     seconds = time.perf_counter() - begin
@@ -389,7 +389,7 @@ class Apply:
                     done = 1 if result is None else len(result)
                     if result is None:
                         RETRIED.set(meter.retried)
-                        result = await work.run_async(block.part(start, start + 1))
+                        result = await work.run_async(block.slice(start, start + 1))
                     start += done
                     meter.awaited(result, now() - begin)
                     if result.items:
@@ -429,5 +429,5 @@ def parts_of(block: Block, want: Demand) -> Iterator[Block]:
     start, end = 0, len(block)
     while start < end:
         size = want.items
-        yield block.part(start, start + size)
+        yield block.slice(start, start + size)
         start += size

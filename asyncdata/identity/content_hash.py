@@ -192,7 +192,7 @@ class ContentHasher:
         before, functions = self.hash.copy(), dict(self.functions)
         try:
             if issubclass(kind, Call) or callable(value):
-                self.part(value)
+                self.add_value(value)
             elif self.coded is not None and hasattr(kind, "__iter__") and not is_dataclass(kind):
                 self.iterable(value, kind)
             else:
@@ -215,7 +215,7 @@ class ContentHasher:
             return
         self.within[id(value)] = len(self.within)
         try:
-            self.opened(value, kind)
+            self.add_parts(value, kind)
         except (RecursionError, PlanError):
             raise
         except Exception:  # noqa: BLE001  values may be of any kind, and a cache must not fail for that
@@ -223,7 +223,7 @@ class ContentHasher:
         finally:
             del self.within[id(value)]
 
-    def opened(self, value: Any, kind: type[Any]) -> None:
+    def add_parts(self, value: Any, kind: type[Any]) -> None:
         """Add an element, each part of which is one."""
         base = base_of(kind, HOLDING)
         if base in SETS:
@@ -235,7 +235,7 @@ class ContentHasher:
         elif (level := open_level(value)) is not None:
             self.each(kind, level.parts)
         else:
-            self.part(value)
+            self.add_value(value)
 
     def each(self, kind: type[Any], values: Sequence[Any]) -> None:
         self.add_words(kind.__qualname__, len(values))
@@ -280,7 +280,7 @@ class ContentHasher:
         else:
             self.add_words("int", hex(value)) if type(value) is int else self.add_words(value)
 
-    def part(self, value: Any) -> None:
+    def add_value(self, value: Any) -> None:
         """Add the values that a function holds."""
         kind = cast("type[Any]", type(value))
         if kind in PLAIN:
@@ -299,16 +299,16 @@ class ContentHasher:
             parts = [*HOLDING[base](value)]
             self.add_words(kind.__qualname__, len(parts))
             for one in parts:
-                self.part(one)
+                self.add_value(one)
         elif is_tensor(value):
             self.data(value)
         elif base is frozenset:
-            self.members(kind, [*HOLDING[base](value)], ContentHasher.part)
+            self.members(kind, [*HOLDING[base](value)], ContentHasher.add_value)
         elif base is not None:
             self.numbers(value, kind)
         elif kind in PARTS:
             self.add_words(kind.__qualname__)
-            self.part(PARTS[kind](value))
+            self.add_value(PARTS[kind](value))
         elif kind in NAMED or issubclass(kind, (PurePath, Enum, np.dtype, *EXACT)):
             self.add_exact(value, kind)
         else:
@@ -319,7 +319,7 @@ class ContentHasher:
         self.add_words(kind.__qualname__)
         if issubclass(kind, Enum):
             own = object.__getattribute__(value, "__dict__")
-            self.part((own["_name_"], own["_value_"]))
+            self.add_value((own["_name_"], own["_value_"]))
         elif issubclass(kind, PurePath):
             self.add_words(PurePath.__str__(value))
         elif kind in NAMED or issubclass(kind, np.dtype):
@@ -359,11 +359,11 @@ class ContentHasher:
         elif issubclass(kind, Call):
             self.add_words(value.spread)
             self.data(value.arguments)
-            self.part(value.fn)
+            self.add_value(value.fn)
         elif issubclass(kind, Node) or (is_own(kind) and isinstance(value, Planned)):
             self.plan(cast("Any", value if issubclass(kind, Node) else value.plan))
         elif (inner := unwrapped(value)) is not value:
-            self.part(inner)
+            self.add_value(inner)
         elif (inner := contents_of_callable(value, kind)) is not None:
             self.add_words(kind.__qualname__)
             self.data(inner)
@@ -381,7 +381,7 @@ class ContentHasher:
             self.add_words(function.__module__, function.__qualname__)
             return
         self.add_words(function.__qualname__)
-        (self.data if function.__name__ in READING else self.part)(owner)
+        (self.data if function.__name__ in READING else self.add_value)(owner)
 
     def named(self, value: Any, kind: type[Any]) -> None:
         """Add a value that counts by its name, or by the name of its class and the arguments of its call."""
@@ -405,7 +405,7 @@ class ContentHasher:
         for place, one in enumerate(parts):
             if callable(one) and not isinstance(one, type):
                 self.add_words(place)
-                self.part(one)
+                self.add_value(one)
 
     def plan(self, plan: Node) -> None:
         """Add a pipeline that a function holds."""
@@ -417,11 +417,11 @@ class ContentHasher:
 
     def method(self, method: MethodType) -> None:
         """Add a method of Python's, and the value or the class whose method it is."""
-        self.part(method.__func__)
+        self.add_value(method.__func__)
         owner: Any = method.__self__
         kind = cast("type[Any]", type(owner))
         if issubclass(kind, type):
-            self.part(owner)
+            self.add_value(owner)
             return
         self.add_words(kind.__qualname__)
         inner = contents_of_callable(owner, kind)
@@ -446,7 +446,7 @@ class ContentHasher:
                     self.add_words(type(held).__qualname__)
                     self.attributes(held, type(held))
                 else:
-                    self.part(held)
+                    self.add_value(held)
         finally:
             del self.owners[id(value)]
 
@@ -465,15 +465,15 @@ class ContentHasher:
         self.functions[id(function)] = len(self.functions), function
         code = function.__code__
         self.code(code)
-        self.part((function.__defaults__, *(function.__kwdefaults__ or {}).items()))
+        self.add_value((function.__defaults__, *(function.__kwdefaults__ or {}).items()))
         written = used(code, "STORE_DEREF")
         for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
             if name not in written and cell_is_full(cell):
-                self.part(cell.cell_contents)
+                self.add_value(cell.cell_contents)
         for name in sorted(used(code, "LOAD_GLOBAL", "LOAD_NAME")):
             other = function.__globals__.get(name)
             if type(other) is partial or is_of(function.__module__, unwrapped(other)):
-                self.part(other)
+                self.add_value(other)
 
     def code(self, code: CodeType) -> None:
         """Add the code, without its line numbers and docstrings."""
@@ -483,7 +483,7 @@ class ContentHasher:
             if isinstance(constant, CodeType):
                 self.code(constant)
             else:
-                self.part(constant)
+                self.add_value(constant)
 
 
 def base_of(kind: type[Any], bases: Collection[type[Any]]) -> type[Any] | None:

@@ -86,13 +86,13 @@ class RestoreArgs:
 def kinds() -> tuple[type[Any], type[Any]]:
     """Return the classes of arguments, registered with Orbax together with their handler."""
     orbax = require("orbax.checkpoint", "asyncdata.integrations.orbax", INSTALL)
-    handler = made(StateHandler, orbax.CheckpointHandler)
-    saving, restoring = (made(kind, orbax.args.CheckpointArgs) for kind in (SaveArgs, RestoreArgs))
+    handler = derive(StateHandler, orbax.CheckpointHandler)
+    saving, restoring = (derive(kind, orbax.args.CheckpointArgs) for kind in (SaveArgs, RestoreArgs))
     register = orbax.args.register_with_handler
     return register(handler, for_save=True)(saving), register(handler, for_restore=True)(restoring)
 
 
-def made(methods: type[Any], base: type[Any]) -> type[Any]:
+def derive(methods: type[Any], base: type[Any]) -> type[Any]:
     """Return a class of some methods and a base of Orbax's."""
     name = f"Orbax{methods.__name__}"
     return cast("type[Any]", new_class(name, (methods, base), exec_body=lambda own: own.update(__module__=__name__)))

@@ -47,14 +47,14 @@ class EpochTable:
     def epoch_for(self, key: int) -> int | None:
         """Return the epoch of the iteration with this key, or the next epoch; `None` if it is the dataset's next."""
         entries = self.entries.copy()  # a worker of the same iteration may enter its epoch meanwhile
-        own = int(entries[place(key)])
+        own = int(entries[entry_of(key)])
         if key != IN_THIS_PROCESS and own >> BITS == key:
             return epoch_after(own) - 1
         return max((epoch_after(int(entry)) for entry in entries[entries != NOT_SET]), default=None)
 
     def enter(self, key: int, next_epoch: int) -> None:
         """Set the epoch after the iteration with this key."""
-        self.entries[place(key)] = key << BITS | next_epoch
+        self.entries[entry_of(key)] = key << BITS | next_epoch
 
     def restart(self, key: int, next_epoch: int) -> None:
         """Set the next epoch, whatever was read before."""
@@ -62,7 +62,7 @@ class EpochTable:
         self.enter(key, next_epoch)
 
 
-def place(key: int) -> int:
+def entry_of(key: int) -> int:
     """Return the place of an iteration's entry."""
     return key and 1 + key % (ENTRIES - 1)
 

@@ -59,11 +59,11 @@ log = logging.getLogger("asyncdata.dashboard")
 class Watched(LatestStatistics):
     """A pipeline that is shown: its latest statistics, and samples of its pace and queues."""
 
-    def __init__(self, number: int, monitor: Callable[[], Statistics], rank: str, here: bool) -> None:
+    def __init__(self, number: int, monitor: Callable[[], Statistics], rank: str, local: bool) -> None:
         super().__init__(monitor)
         self.number = number
         self.rank = rank
-        self.here = here
+        self.local = local
         self.history = History()
 
     def sample(self, now: float, used: int) -> None:
@@ -71,10 +71,10 @@ class Watched(LatestStatistics):
         if self.monitor is not None:
             before = self.stats
             if (stats := self.look()) is not before or not self.history.count:  # others are read less often
-                self.history.add(now, stats, used if self.here else 0)
+                self.history.add(now, stats, used if self.local else 0)
 
     def view(self) -> View:
-        return View(self.number, self.stats, self.history, self.rank, self.here)
+        return View(self.number, self.stats, self.history, self.rank, self.local)
 
 
 class Dashboard(Closable):
@@ -231,7 +231,7 @@ class Dashboard(Closable):
         self._html = rendered(self._views(), self._usage)
 
     def _own(self) -> list[View]:
-        return [watched.view() for watched in self._watched if watched.here]
+        return [watched.view() for watched in self._watched if watched.local]
 
     def _views(self) -> list[View]:
         return [watched.view() for watched in self._watched]
@@ -244,18 +244,18 @@ class Dashboard(Closable):
             self._others += [page for page in found if page.url not in known]
         for new in await asyncio.gather(*[asyncio.to_thread(page.read) for page in self._others]):
             for rank, monitor in new:
-                self._show(monitor, rank, here=False)
+                self._show(monitor, rank, local=False)
 
     def _add(self) -> None:
         """Add the new pipelines."""
         while self._new:
             monitor = self._new.popleft()
             if all(one.monitor != monitor for one in self._watched):
-                self._show(monitor, rank_in_words(), here=True)
+                self._show(monitor, rank_in_words(), local=True)
 
-    def _show(self, monitor: Callable[[], Statistics], rank: str, here: bool) -> None:
+    def _show(self, monitor: Callable[[], Statistics], rank: str, local: bool) -> None:
         self._count += 1
-        self._watched.append(Watched(self._count, monitor, rank, here))
+        self._watched.append(Watched(self._count, monitor, rank, local))
 
     def _drop(self) -> None:
         """Remove the oldest pipelines that have ended, if there are too many."""

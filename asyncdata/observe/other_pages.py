@@ -27,7 +27,7 @@ MOST_FAILURES: Final = 5
 DIRECT: Final = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
-class Found(NamedTuple):
+class NewPipeline(NamedTuple):
     """A pipeline of another process that is new here."""
 
     rank: str
@@ -47,7 +47,7 @@ class OtherPage:
         self.latest: dict[int, Statistics] = {}
         self.failed = 0
 
-    def read(self) -> list[Found]:
+    def read(self) -> list[NewPipeline]:
         """Read it, and return the pipelines that are new."""
         try:
             with DIRECT.open(self.url, timeout=TIMEOUT) as reply:
@@ -61,7 +61,7 @@ class OtherPage:
         self.failed, known = 0, {*self.latest}
         self.latest |= {number: stats for number, (_, stats) in found.items()}
         new = [number for number in found if number not in known]
-        return [Found(found[number][0], partial(self.latest.__getitem__, number)) for number in new]
+        return [NewPipeline(found[number][0], partial(self.latest.__getitem__, number)) for number in new]
 
     def lost(self) -> None:
         """Record that it did not answer; after a while its pipelines are shown so, and are new if it answers again."""

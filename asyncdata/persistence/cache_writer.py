@@ -64,7 +64,7 @@ class CacheWriter:
             return self.path
 
     @property
-    def place(self) -> Path:
+    def mark_path(self) -> Path:
         """The path of the mark."""
         return AppendFile.partial(self.file.path).with_suffix(".position")
 
@@ -100,7 +100,7 @@ class CacheWriter:
         Without it the input starts again, and elements that are in the file are not written again.
         """
         with suppress(OSError, ValueError, KeyError, TypeError):
-            manifest: dict[str, Any] = parse_json(self.place.read_bytes())
+            manifest: dict[str, Any] = parse_json(self.mark_path.read_bytes())
             if has_checksum(manifest) and manifest["of"] == self.key() and manifest["elements"] <= self.count:
                 self.mark = PositionMark(manifest["elements"], manifest["position"])
 
@@ -114,7 +114,7 @@ class CacheWriter:
             fresh = next(block.pieces())
             if number > self.count or number + len(fresh) <= self.count or fresh.failed or self.complete:
                 return
-            for count, data in framed([fresh.part(self.count - number, len(fresh))]):
+            for count, data in framed([fresh.slice(self.count - number, len(fresh))]):
                 self.file.append(data)
                 self.count += count
             self.last = (self.count, fresh.tickets, len(fresh))
@@ -141,7 +141,7 @@ class CacheWriter:
             place = {"of": self.key(), "elements": self.mark.elements, "position": self.mark.position}
             manifest = with_checksum(place)
             with suppress(OSError):
-                write_atomically(self.place, json.dumps(manifest, separators=(",", ":")).encode(), durable=False)
+                write_atomically(self.mark_path, json.dumps(manifest, separators=(",", ":")).encode(), durable=False)
         self.time = time.monotonic()
 
     def finish(self, number: int) -> None:
@@ -160,7 +160,7 @@ class CacheWriter:
         if not self.file.publish():
             return False
         self.complete, self.last = True, None
-        self.place.unlink(missing_ok=True)
+        self.mark_path.unlink(missing_ok=True)
         return True
 
     def leave(self) -> None:

@@ -237,7 +237,7 @@ class FileCache(Unary):
                     first, number = number, number + len(block)
                     if number > done:
                         out = numbered(block, first, seeds) if self.input.in_order else in_passing(block)
-                        yield out.part(max(0, done - first), len(block))
+                        yield out.slice(max(0, done - first), len(block))
             await scope.in_thread(lambda: writing.finish(number))
         finally:
             writing.leave()
@@ -322,9 +322,9 @@ class FileCache(Unary):
                 if tail and (short := self.checked(path, records[-1], number)):
                     part = Block([*part.items, *short], Ordinals(first, number + 1), True)
                 if count >= 0:
-                    part = part.part(0, count - first)
+                    part = part.slice(0, count - first)
                 if part and first + len(part) > done:
-                    yield numbered(part, first, heading.seeds).part(max(0, done - first), len(part))
+                    yield numbered(part, first, heading.seeds).slice(max(0, done - first), len(part))
                 if tail or 0 <= count <= number:
                     return
         if count < 0:

@@ -307,7 +307,7 @@ class ShardWriters:
 
 def chosen(choose: Call, element: Any) -> int:
     """Return the number of the shard that the user's function chooses for an element."""
-    found = choose.one(element)
+    found = choose.call_one(element)
     try:
         number = operator.index(found)
     except TypeError:

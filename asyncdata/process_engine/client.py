@@ -171,14 +171,14 @@ class PipelineProcess:
                 self.questions.pop(message.token).put(message.payload)
             case protocol.RunEnded():
                 if (queue := self.queues.get(message.run)) is not None:
-                    queue.finish_complete() if message.error is None else queue.finish(self.opened(message.error))
+                    queue.finish_complete() if message.error is None else queue.finish(self.unpack_error(message.error))
             case protocol.ThreadsEnded():
                 if (queue := self.queues.pop(message.run, None)) is not None:
                     queue.end()
             case protocol.Ready():
                 self.plan_slots.close()
                 if message.refusal is not None:
-                    raise unloaded(self.opened(message.refusal))
+                    raise unloaded(self.unpack_error(message.refusal))
             case _:
                 return
 
@@ -220,7 +220,7 @@ class PipelineProcess:
                 continue
             return None if answer.payload is None else self.attached.open(answer.payload)
 
-    def opened(self, payload: Message) -> BaseException:
+    def unpack_error(self, payload: Message) -> BaseException:
         """Return an error that has travelled."""
         carried: RemoteError = self.attached.open(payload, copied=True)
         return carried.failure(None).error

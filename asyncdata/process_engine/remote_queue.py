@@ -134,11 +134,11 @@ class RemoteBlockQueue(BlockQueue):
         else:
             items = data.items
             if data.wrapped:
-                items = [self.opened(item, tickets[place]) for place, item in enumerate(items)]
+                items = [self.unpack_item(item, tickets[place]) for place, item in enumerate(items)]
             self.put(Block(items, tickets, data.wrapped and Failure in set(map(type, items))))
         self.arrived += 1
 
-    def opened(self, item: Any, ticket: Ticket) -> Any:
+    def unpack_item(self, item: Any, ticket: Ticket) -> Any:
         """Return an item as it is in this process, or the failure in its place."""
         if type(item) is UnreadableElement:
             failure = noted(item.error, self.reference.label, ticket)

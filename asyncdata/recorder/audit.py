@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple, Protocol, TypeAlias, cast
 
 import numpy as np
 
-from asyncdata.recorder.log_reader import Line, Logs, Part, Run, Step, rank_words, ticket_of
+from asyncdata.recorder.log_reader import Logs, PackedTickets, Run, Step, TicketSpan, rank_words, ticket_of
 from asyncdata.recorder.record_hashes import Hashes, hashes_of_columns, hashes_of_leaves
 from asyncdata.runtime.position_codec import unpack_columns
 from asyncdata.runtime.tickets import Ticket, Tickets, plain
@@ -188,7 +188,7 @@ class EpochAudit:
             else:
                 self.take([place], [step.ticket], [len(hashes)], [hashes])
 
-    def add_line(self, line: Line, rank: str, steps: Sequence[tuple[int, Step]]) -> None:
+    def add_line(self, line: PackedTickets, rank: str, steps: Sequence[tuple[int, Step]]) -> None:
         """Take the records of steps that are in one line of a log."""
         places, parts = [Delivered(rank, number) for number, _ in steps], [step.ticket for _, step in steps]
         try:
@@ -434,11 +434,11 @@ def joined(hashes: Sequence[Hashes]) -> Hashes:
     return hashes[0] if len(hashes) == 1 else np.concatenate([np.empty(0, np.uint64), *hashes])
 
 
-def line_of(step: Step) -> Line | None:
-    return step.ticket.line if isinstance(step.ticket, Part) else None
+def line_of(step: Step) -> PackedTickets | None:
+    return step.ticket.line if isinstance(step.ticket, TicketSpan) else None
 
 
-def pieces_of(hashes: Hashes, parts: Sequence[Part]) -> list[Hashes]:
+def pieces_of(hashes: Hashes, parts: Sequence[TicketSpan]) -> list[Hashes]:
     """Return the hashes of parts of a line: in one piece if they follow each other, as they mostly do."""
     if all(one.end == other.start for one, other in pairwise(parts)):
         return [hashes[parts[0].start : parts[-1].end]]

@@ -20,10 +20,21 @@ from asyncdata.runtime.json_text import parse_json
 from asyncdata.runtime.position_codec import Columns, rows_of, unpack_columns
 from asyncdata.runtime.tickets import END, Position, ReplayedTickets, Ticket, decode, encode
 
-__all__ = ("Line", "Logs", "Part", "Run", "Step", "logs_of", "rank_words", "read_logs", "step_origin", "ticket_of")
+__all__ = (
+    "Logs",
+    "PackedTickets",
+    "Run",
+    "Step",
+    "TicketSpan",
+    "logs_of",
+    "rank_words",
+    "read_logs",
+    "step_origin",
+    "ticket_of",
+)
 
 
-class Line:
+class PackedTickets:
     """The tickets of many elements, or of the members of many batches, as JSON."""
 
     __slots__ = ("count", "of")
@@ -41,10 +52,10 @@ class Line:
         return unpack_columns(self.of) if run is None else np.arange(run[0], run[0] + count)
 
 
-class Part(NamedTuple):
+class TicketSpan(NamedTuple):
     """Those tickets of a line that one batch has; or the one of an element, if there is no `stop`."""
 
-    line: Line
+    line: PackedTickets
     start: int
     stop: int | None = None
 
@@ -168,13 +179,13 @@ class Chunk:
         if not places or not isinstance(found.get("of"), dict) or not (each is None or numbers(sizes, count)):
             self.damaged(number)
         elif each is None:
-            line = Line(found["of"], count)
-            self.steps.update((place, Step(Part(line, index))) for index, place in enumerate(places))
+            line = PackedTickets(found["of"], count)
+            self.steps.update((place, Step(TicketSpan(line, index))) for index, place in enumerate(places))
         else:
             stops = [*accumulate(cast("list[int]", sizes), initial=0)]
-            line = Line(found["of"], stops[-1])
+            line = PackedTickets(found["of"], stops[-1])
             self.steps.update(
-                (place, Step(Part(line, *bounds))) for place, bounds in zip(places, pairwise(stops), strict=True)
+                (place, Step(TicketSpan(line, *bounds))) for place, bounds in zip(places, pairwise(stops), strict=True)
             )
 
     def damaged(self, number: int) -> None:
@@ -275,14 +286,14 @@ def numbers(value: Any, count: int) -> bool:
 
 def ticket_of(found: Any) -> Ticket:
     """Return the ticket of a step, or one as JSON; `ValueError` for what is none."""
-    if not isinstance(found, Part):
+    if not isinstance(found, TicketSpan):
         return decode(found)
     members = members_of(found.line)
     return members[found.start] if found.stop is None else ReplayedTickets(members, found.start, found.stop, END)
 
 
 @lru_cache(2)
-def members_of(line: Line) -> Sequence[Ticket]:
+def members_of(line: PackedTickets) -> Sequence[Ticket]:
     """Return all tickets of a line, whose elements are mostly asked for one after the other."""
     return rows_of(line.columns())
 

@@ -110,12 +110,12 @@ class Block:
     def __repr__(self) -> str:
         return f"Block({self.items!r}, {self.tickets!r}{', failed=True' if self.failed else ''})"
 
-    def part(self, start: int, stop: int) -> Block:
+    def slice(self, start: int, stop: int) -> Block:
         """Return items `start` to `stop` as a block."""
         if self.columns:
-            return Block.of_columns(cut(self.columns, start, stop), self.tickets.part(start, stop))
+            return Block.of_columns(cut(self.columns, start, stop), self.tickets.slice(start, stop))
         items = self.items[start:stop]
-        return Block(items, self.tickets.part(start, stop), self.failed and has_failure(items))
+        return Block(items, self.tickets.slice(start, stop), self.failed and has_failure(items))
 
     def at(self, places: Sequence[int], tickets: Tickets) -> Block:
         """Return the items at some indices as a block with other tickets."""
@@ -136,11 +136,11 @@ class Block:
         for place, item in enumerate(self.items):
             if type(item) is Failure:
                 if place > start:
-                    yield Block(self.items[start:place], self.tickets.part(start, place))
-                yield Block([item], self.tickets.part(place, place + 1), True)
+                    yield Block(self.items[start:place], self.tickets.slice(start, place))
+                yield Block([item], self.tickets.slice(place, place + 1), True)
                 start = place + 1
         if start < len(self.items):
-            yield Block(self.items[start:], self.tickets.part(start, len(self)))
+            yield Block(self.items[start:], self.tickets.slice(start, len(self)))
 
     def source_failures(self, stop: int) -> list[int]:
         """Return the indices of failures of sources among the first `stop` items."""
@@ -153,7 +153,7 @@ class Block:
         start = min(skip, len(self))
         stay = self.source_failures(start)
         if not stay:
-            return self.part(start, len(self)) if start else self
+            return self.slice(start, len(self)) if start else self
         places = [*stay, *range(start, len(self))]
         return self.at(places, TicketsAfterSkip(self.tickets, places, skip, step))
 

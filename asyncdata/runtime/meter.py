@@ -69,7 +69,7 @@ class Finished(Protocol):
     seconds: float
     cpu: float
     """The CPU seconds of its thread; 0 if unknown."""
-    here: bool
+    inline: bool
     """Whether it ran in the engine's thread."""
     ended: float
     """When it was done, in seconds of `time.perf_counter`; 0 if unknown."""
@@ -299,8 +299,10 @@ class Meter:
     def collected(self, group: Finished) -> None:
         """Record the result of one of its workers."""
         if RECORDERS and group.ended:
-            record(self.step, "engine" if group.here else "worker", group.seconds, group.count, group.ended, group.lane)
-        if group.here:  # not within a measured pull
+            record(
+                self.step, "engine" if group.inline else "worker", group.seconds, group.count, group.ended, group.lane
+            )
+        if group.inline:  # not within a measured pull
             self.own += group.seconds
         else:
             self.worked += group.seconds

@@ -394,8 +394,8 @@ class LoopQueue(BlockQueue):
         while self.blocks and limit > 0:
             head = self.blocks.popleft()
             if len(head) > limit:
-                self.blocks.appendleft(head.part(limit, len(head)))
-                head = head.part(0, limit)
+                self.blocks.appendleft(head.slice(limit, len(head)))
+                head = head.slice(0, limit)
             limit -= len(head)
             self.reader_waits = 0
             self.taken += len(head)

@@ -119,7 +119,7 @@ class Tickets:
         """Return the tickets of all members of batches `start` to `stop`, and how many each has, if that is simple."""
         return None
 
-    def part(self, start: int, stop: int) -> Tickets:
+    def slice(self, start: int, stop: int) -> Tickets:
         """Return the tickets of elements `start` to `stop`."""
         stop = min(stop, len(self))
         return self if start == 0 and stop == len(self) else TicketSlice(self, start, stop)
@@ -160,7 +160,7 @@ class Ordinals(Tickets):
     def run_from(self, ordinal: int) -> bool:
         return self.start == ordinal
 
-    def part(self, start: int, stop: int) -> Ordinals:
+    def slice(self, start: int, stop: int) -> Ordinals:
         return Ordinals(self.start + start, min(self.start + stop, self.stop))
 
 
@@ -209,7 +209,7 @@ class TicketSlice(Tickets):
     def run_from(self, ordinal: int) -> bool:
         return self.base.run_from(ordinal - self.start)
 
-    def part(self, start: int, stop: int) -> Tickets:
+    def slice(self, start: int, stop: int) -> Tickets:
         return TicketSlice(self.base, self.start + start, min(self.start + stop, self.stop))
 
 
@@ -370,7 +370,7 @@ class UnorderedTickets(TicketWrapper):
         self.missing = missing
 
     def at(self, count: int) -> Position:
-        behind = self.base.part(count, len(self.base))
+        behind = self.base.slice(count, len(self.base))
         return {UNORDERED: replaying(self.last.at(len(self.last)), [behind, *self.missing])}
 
 
@@ -530,7 +530,7 @@ def replaying(position: Position, back: Sequence[Tickets]) -> Position:
 
 def replaying_first(element: Tickets, by_place: bool) -> Position:
     """Return the position that repeats this element first: the position before it, or its ticket."""
-    return element.at(0) if by_place else replaying(element.at(1), [element.part(0, 1)])
+    return element.at(0) if by_place else replaying(element.at(1), [element.slice(0, 1)])
 
 
 def encode_runs(tickets: Tickets) -> list[Any]:

@@ -18,7 +18,7 @@ from asyncdata.formats.tar import BLOCK
 from asyncdata.formats.webdataset import KEY, SampleParser
 from asyncdata.runtime.tickets import END, Position
 from asyncdata.sources.webdataset import SampleFile, SampleFiles
-from asyncdata.storage import AnyPart, StorageOptions, opened
+from asyncdata.storage import AnyPart, StorageOptions, open_file
 
 __all__ = ("EnergonFile", "EnergonFiles", "SomeSampleParser")
 
@@ -60,7 +60,7 @@ class EnergonFiles(SampleFiles):
 
     def read_or_make_index(self, path: str) -> OffsetIndex | OSError:
         index: OffsetIndex | OSError | None = None
-        with suppress(OSError), opened(path, self.storage) as file:
+        with suppress(OSError), open_file(path, self.storage) as file:
             status = file.status()
             if (begins := self.stored_begins(path, status.size)) is not None:
                 end = file.read_at(int(begins[-1]), min(BLOCK, status.size - int(begins[-1])))
@@ -74,7 +74,7 @@ class EnergonFiles(SampleFiles):
     def stored_begins(self, path: str, size: int) -> npt.NDArray[np.int64] | None:
         """Return where samples begin, and where the last one ends; `None` without an index of a file of this size."""
         try:
-            with opened(f"{path}.idx", self.storage) as file:
+            with open_file(f"{path}.idx", self.storage) as file:
                 found = np.frombuffer(file.read_at(0, file.status().size), "<u8")
         except (OSError, ValueError):
             return None
@@ -84,7 +84,7 @@ class EnergonFiles(SampleFiles):
     def rows_left(self, path: str, index: OffsetIndex) -> Sequence[int]:
         """Return which samples are not left out: their keys are read."""
         left: list[int] = []
-        with opened(path, self.storage) as file:
+        with open_file(path, self.storage) as file:
             for row in range(index.count):
                 parser = SampleParser(path, self.most, Decoders(None))
                 begin, span = index.span(row)

@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 
 from asyncdata.errors import DataLossError
 from asyncdata.sources.numbered_files import NumberedFiles
-from asyncdata.storage import AnyPart, StorageOptions, opened, without_query
+from asyncdata.storage import AnyPart, StorageOptions, open_file, without_query
 from asyncdata.storage.base import Status
 
 __all__ = ("FilesWithHeaders", "KnownFile")
@@ -47,7 +47,7 @@ class FilesWithHeaders(NumberedFiles, Generic[Known]):
         """Return what is known of a file."""
         if path not in self.known:
             try:
-                with opened(path, self.storage) as file:
+                with open_file(path, self.storage) as file:
                     self.known[path] = self.inspect(file, path)
             except OSError as error:
                 self.known[path] = known = self.known_file(Status(-1, 0))

@@ -17,7 +17,7 @@ from asyncdata.runtime.tickets import END, Position, Ticket
 from asyncdata.sources.file_contents import FileContents
 from asyncdata.sources.numbered_files import NumberedFiles
 from asyncdata.sources.parsed_files import ParsedChunk, ParsedFile
-from asyncdata.storage import BLOCK_BYTES, Entry, StorageOptions, is_local_or_cached, opened, size_of, without_query
+from asyncdata.storage import BLOCK_BYTES, Entry, StorageOptions, is_local_or_cached, open_file, size_of, without_query
 
 __all__ = ("FixedFile", "FixedFiles")
 
@@ -59,12 +59,12 @@ class FixedFiles(NumberedFiles):
 
     def read_file(self, path: str, records: Sequence[int]) -> list[bytes]:
         """Return some records of one file."""
-        with opened(path, self.storage) as file:
+        with open_file(path, self.storage) as file:
             self.check(path, file.status().size)
             begins = list(map(self.layout.begin, records))
             data = [file.read_at(begin, self.layout.record_bytes) for begin in begins]
         if any(len(record) < self.layout.record_bytes for record in data):
-            raise DataLossError(f"{without_query(path)}: it ends earlier than when it was opened")
+            raise DataLossError(f"{without_query(path)}: it ends earlier than when it was open_file")
         return data
 
     def check(self, path: str, size: int) -> None:

@@ -105,8 +105,8 @@ class Getter(Call):
         self.holds = isinstance(source, Collection)
         self.name = self.label = f"from_source({type(source).__name__} of {len(source)})"
 
-    def one(self, item: Any) -> Any:
-        return isolate(super().one(item)) if self.holds else super().one(item)
+    def call_one(self, item: Any) -> Any:
+        return isolate(super().call_one(item)) if self.holds else super().call_one(item)
 
     def over(self, items: Any, kinds: set[type]) -> Any:
         return map(isolate, super().over(items, kinds)) if self.holds else super().over(items, kinds)
@@ -296,17 +296,17 @@ class Slices(InMemorySource):
         return Slices(arrays, rows, ColumnBatch.of(arrays) is not None)
 
     def rows(self, start: int, stop: int) -> list[Any]:
-        rows = slice_rows(self.part(start, stop), 0, stop - start)
+        rows = slice_rows(self.slice(start, stop), 0, stop - start)
         return rows if self.plain else isolated(rows)
 
-    def part(self, start: int, stop: int) -> Any:
+    def slice(self, start: int, stop: int) -> Any:
         """Return some rows of all arrays as read-only views."""
         return map_leaves(lambda leaf, _: isolate(leaf[start:stop]) if self.plain else leaf[start:stop], self.arrays)
 
     def block(self, start: int, stop: int) -> Block:
         if not self.plain or stop - start < FEW:
             return super().block(start, stop)
-        return Block.of_columns([ColumnBatch(self.part(start, stop), stop - start)], Ordinals(start, stop))
+        return Block.of_columns([ColumnBatch(self.slice(start, stop), stop - start)], Ordinals(start, stop))
 
     def gather(self, places: Sequence[int], tickets: Tickets) -> Block:
         if not self.plain or len(places) < FEW or self.columns.weight > SMALL:

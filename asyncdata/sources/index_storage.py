@@ -18,7 +18,7 @@ from asyncdata.storage import (
     StorageOptions,
     cache_folder,
     is_local,
-    opened,
+    open_file,
     store_for,
     without_query,
     write_atomically,
@@ -64,7 +64,7 @@ def read_or_make(
 
 def stored(path: str, size: int, parse: Callable[[bytes], AnyIndex]) -> Iterator[AnyIndex]:
     """Yield the stored indexes for a file of this size."""
-    for place in places(path):
+    for place in index_paths(path):
         with suppress(OSError, ValueError):
             if place.stat().st_size <= size + LARGEST_EMPTY:  # a record needs more bytes in its file than in the index
                 yield parse(place.read_bytes())
@@ -73,14 +73,14 @@ def stored(path: str, size: int, parse: Callable[[bytes], AnyIndex]) -> Iterator
 def store(path: str, index: Index) -> None:
     """Write an index to the first place that is writable; if there is none, it stays in memory only."""
     content = index.to_bytes()
-    for place in places(path):
+    for place in index_paths(path):
         with suppress(OSError):
             place.parent.mkdir(parents=True, exist_ok=True)
             write_atomically(place, content, durable=False)
             return
 
 
-def places(path: str) -> Iterator[Path]:
+def index_paths(path: str) -> Iterator[Path]:
     """Yield the paths of an index: next to the file (hidden from patterns), then in the cache; for URLs only there."""
     if is_local(path):
         data = Path(os.path.abspath(store_for(path)[1]))
@@ -114,6 +114,6 @@ def explain_compressed(error: Exception, path: str, storage: StorageOptions | No
 @lru_cache(maxsize=16)  # many records of a damaged file may fail
 def compression_of(path: str, storage: StorageOptions | None) -> str | None:
     """Return how a file is compressed."""
-    with opened(path, storage) as file:
+    with open_file(path, storage) as file:
         head = file.read_at(0, HEAD_BYTES)
     return recognised(head) or not_supported(head)

@@ -13,7 +13,7 @@ from asyncdata.formats.offset_index import Marks, OffsetIndex
 from asyncdata.runtime.tickets import END, Position
 from asyncdata.sources.index_storage import make_several, read_or_make
 from asyncdata.sources.numbered_files import NumberedFiles
-from asyncdata.storage import BLOCK_BYTES, AnyPart, StorageOptions, opened, without_query
+from asyncdata.storage import BLOCK_BYTES, AnyPart, StorageOptions, open_file, without_query
 
 __all__ = ("Begins", "IndexedFiles")
 
@@ -54,7 +54,7 @@ class IndexedFiles(NumberedFiles):
     def read_or_make_index(self, path: str) -> OffsetIndex | OSError:
         """Read or make the index of a file; return the error if the file cannot be read."""
         try:
-            with opened(path, self.storage) as file:
+            with open_file(path, self.storage) as file:
                 marks = Marks(self.kind, self.most, *(status := file.status()))
 
                 def made() -> OffsetIndex:
@@ -91,7 +91,7 @@ class IndexedFiles(NumberedFiles):
         if isinstance(index, OSError):
             return [index] * len(records)
         name = without_query(path)
-        with opened(path, self.storage) as file:
+        with open_file(path, self.storage) as file:
             if file.status() != (index.marks.size, index.marks.changed_ns):
                 raise DataLossError(f"{name}: the file has changed since its index was read; build the dataset again")
             return [self.read_one(file, index, name, record) for record in records]

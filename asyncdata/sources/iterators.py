@@ -380,7 +380,9 @@ class AsyncIterated(IteratorSource):
         return "it belongs to the event loop that it is read on; use from_generator or from_iterable"
 
     def pump(self, scope: Scope, place: StreamPlace) -> IteratorBridge:
-        return LoopBridge(scope, scope.home, lambda: self.start(place.state), place.first, failures=place.failures)
+        return LoopBridge(
+            scope, scope.consumer_loop, lambda: self.start(place.state), place.first, failures=place.failures
+        )
 
     def start(self, state: str | None) -> tuple[AsyncIterator[Any], Notify | None]:
         """Iterate over it from a state on."""

@@ -87,7 +87,7 @@ class LanceTable:
         self.columns = columns
         self.storage = storage
         self.shown = without_query(uri)
-        self.dataset, self.digest = opened(uri, version, storage)
+        self.dataset, self.digest = open_version(uri, version, storage)
         """The package's dataset, and what identifies its rows: versions that only differ in their indices have the same
         digest."""
         self.version: int = self.dataset.version
@@ -225,7 +225,7 @@ class LanceTable:
         """Return the newest version of the table that has these rows, `None` if none has that is still there."""
         for found in sorted((found["version"] for found in self.dataset.versions()), reverse=True):
             with suppress(OSError, DataLossError):
-                if opened(self.uri, found, self.storage)[1] == digest:
+                if open_version(self.uri, found, self.storage)[1] == digest:
                     return found
         return None
 
@@ -250,7 +250,7 @@ def check_whole(filters: str) -> None:
         )
 
 
-def opened(uri: str, version: int | str | None, storage: StorageOptions | None) -> tuple[Any, str]:
+def open_version(uri: str, version: int | str | None, storage: StorageOptions | None) -> tuple[Any, str]:
     """Return the package's dataset, and the digest of its rows."""
     path, options = (store_for(uri)[1], None) if is_local(uri) else (uri, options_for(uri, storage))
     name = f"{METHOD}({without_query(uri)})"
@@ -265,7 +265,7 @@ def opened(uri: str, version: int | str | None, storage: StorageOptions | None) 
             raise
         if version is None:
             raise FileNotFoundError(str(error)) from None
-    newest, _ = opened(uri, None, storage)
+    newest, _ = open_version(uri, None, storage)
     raise FileNotFoundError(
         f"{name} has no version {version!r}: the newest is {newest.version}, older ones may have been removed, and the "
         f"tags are {[*newest.tags.list()]!r:.300}"

@@ -22,7 +22,7 @@ from asyncdata.formats.sized_file import SizedFile
 from asyncdata.formats.video import Pixels, Video
 from asyncdata.graph.node import PHYSICAL, REPLACEABLE
 from asyncdata.sources.parquet_random_access import KnownTable, ParquetFiles
-from asyncdata.storage import StorageOptions, opened, without_query
+from asyncdata.storage import StorageOptions, open_file, without_query
 from asyncdata.storage.cached import RemoteFile
 
 __all__ = ("Camera", "Episodes", "FrameReader", "FrameTables")
@@ -104,7 +104,7 @@ class FrameTables(ParquetFiles):
             if (decoded := self.groups.get((path, group))) is not None:
                 self.groups.move_to_end((path, group))
                 return decoded
-        with opened(path, self.storage) as file:
+        with open_file(path, self.storage) as file:
             if file.status() != known.status:
                 raise DataLossError(f"{without_query(path)}: the file has changed since its end was read")
             return self.group(file, path, known, group)
@@ -114,7 +114,7 @@ class FrameTables(ParquetFiles):
         known = self.of(path)
         if known.error is not None:
             raise copy.copy(known.error)
-        with opened(path, self.storage) as file:
+        with open_file(path, self.storage) as file:
             found = [self.decoded(file, path, known, group) for group in range(len(known.begins) - 1)]
         for one in found:
             if isinstance(one, Exception):
@@ -134,7 +134,7 @@ class VideoFile(SizedFile):
     """A video in a file or an object, as a file object. Between two reads no file is open."""
 
     def __init__(self, path: str, storage: StorageOptions | None) -> None:
-        with opened(path, storage) as file:
+        with open_file(path, storage) as file:
             self._status = file.status()
             self.remote = file if isinstance(file, RemoteFile) else None
         super().__init__(self._status.size)
@@ -146,9 +146,9 @@ class VideoFile(SizedFile):
         if self.remote is not None:
             found = self.remote.read_at(self.at, size)
         else:
-            with opened(self._path, self._storage) as file:
+            with open_file(self._path, self._storage) as file:
                 if file.status() != self._status:
-                    raise DataLossError(f"{without_query(self._path)}: the file has changed since it was opened")
+                    raise DataLossError(f"{without_query(self._path)}: the file has changed since it was open_file")
                 found = file.read_at(self.at, size)
         self.at += len(found)
         return found
@@ -165,7 +165,7 @@ class Videos:
 
     def nearest(self, path: str, times: npt.NDArray[np.float64]) -> tuple[Pixels, npt.NDArray[np.float64]]:
         """Return the frames of a video nearest to some times, and their own times."""
-        video = self.taken(path, float(times.min())) or self.opened(path)
+        video = self.taken(path, float(times.min())) or self.open_video(path)
         found = video.nearest(times)  # after an error it is not used again
         with self.lock:
             self.idle.append((path, video))
@@ -174,7 +174,7 @@ class Videos:
             one.close()
         return found
 
-    def opened(self, path: str) -> Video:
+    def open_video(self, path: str) -> Video:
         """Open a video."""
         file = VideoFile(path, self.storage)
         return Video(file, without_query(path), LOCAL_BYTES if file.remote is None else REMOTE_BYTES)

@@ -63,7 +63,7 @@ class Listing(Node):
                 part = page[start : start + want.items]
                 start += len(part)
                 names = self.without_user(part)
-                yield Block(part, ExplicitTickets(names, Places([last, *names])))
+                yield Block(part, ExplicitTickets(names, NamePositions([last, *names])))
                 last = names[-1]
 
     async def fetch(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
@@ -98,7 +98,7 @@ class Listing(Node):
         return self.host + name.removeprefix(redacted(self.host))
 
 
-class Places:
+class NamePositions:
     """The positions after names: the name itself."""
 
     __slots__ = ("names",)

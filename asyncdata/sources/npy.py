@@ -19,7 +19,7 @@ from asyncdata.graph.node import PHYSICAL
 from asyncdata.runtime.tickets import END, Position
 from asyncdata.sources.files_with_headers import FilesWithHeaders, KnownFile
 from asyncdata.sources.numbered_files import NumberedFile
-from asyncdata.storage import BLOCK_BYTES, AnyPart, StorageOptions, opened, read_head, without_query
+from asyncdata.storage import BLOCK_BYTES, AnyPart, StorageOptions, open_file, read_head, without_query
 
 __all__ = ("NpyFile", "NpyFiles")
 
@@ -95,7 +95,7 @@ class NpyFiles(FilesWithHeaders[KnownArrays]):
         known = self.of(path)
         if known.columns is not None:
             return [known.error or self.row_of(known.columns, record) for record in records]
-        with opened(path, self.storage) as file:
+        with open_file(path, self.storage) as file:
             self.check_unchanged(path, file)
             return [self.row_at(file, known, record) for record in records]
 

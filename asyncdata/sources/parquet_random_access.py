@@ -29,7 +29,7 @@ from asyncdata.formats.parquet_groups import (
 )
 from asyncdata.runtime.tickets import END, Position
 from asyncdata.sources.numbered_files import NumberedFiles
-from asyncdata.storage import AnyPart, StorageOptions, opened, without_query
+from asyncdata.storage import AnyPart, StorageOptions, open_file, without_query
 from asyncdata.storage.base import Status
 
 __all__ = ("ParquetFiles",)
@@ -75,7 +75,7 @@ class ParquetFiles(NumberedFiles):
         """Return the metadata of a file."""
         if path not in self.known:
             try:
-                with opened(path, self.storage) as file:
+                with open_file(path, self.storage) as file:
                     self.known[path] = self.inspect(file, without_query(path))
             except (OSError, ValueError, NotImplementedError) as error:
                 self.known[path] = KnownTable(
@@ -119,7 +119,7 @@ class ParquetFiles(NumberedFiles):
         if known.error is not None:
             return [known.error] * len(records)
         found: list[Any] = [None] * len(records)
-        with opened(path, self.storage) as file:
+        with open_file(path, self.storage) as file:
             if file.status() != known.status:
                 raise DataLossError(f"{without_query(path)}: the file has changed since its end was read")
             for place in sorted(range(len(records)), key=records.__getitem__):  # each row group once

@@ -50,11 +50,11 @@ class Parser(Protocol):
 
     @property
     def offset(self) -> int:
-        """A byte offset at which reading can start, `passed` elements before the next one."""
+        """A byte offset at which reading can start, `skip` elements before the next one."""
         ...
 
     @property
-    def passed(self) -> int:
+    def skip(self) -> int:
         """How many elements between `offset` and the next one have been returned."""
         ...
 
@@ -86,7 +86,7 @@ class ParsedChunk:
 
     elements: list[Any] | ColumnBatch
     begin: int
-    passed: int = 0
+    skip: int = 0
     end: int = -1
     lost: bool = False
     """Whether the last one is an error that replaces the rest of the file."""
@@ -208,7 +208,7 @@ class ParsedFile(Node):
         items = found.elements
         begin = -1 if compressed else found.begin
         if isinstance(items, ColumnBatch):
-            return Block.of_columns([items], FileTickets(file, ordinal, len(items), begin, found.passed, found.end))
+            return Block.of_columns([items], FileTickets(file, ordinal, len(items), begin, found.skip, found.end))
         failed = any(issubclass(kind, Exception) for kind in set(map(type, items)))
         if failed:
             for place, item in enumerate(items):
@@ -216,7 +216,7 @@ class ParsedFile(Node):
                     self.explain(item, ordinal + place)
                     lost = found.lost and place == len(items) - 1
                     items[place] = noted(item, self.label(), ordinal + place, lost)
-        tickets = FileTickets(file, ordinal, len(items), begin, found.passed, -1 if failed else found.end, found.lost)
+        tickets = FileTickets(file, ordinal, len(items), begin, found.skip, -1 if failed else found.end, found.lost)
         return Block(items, tickets, failed)
 
     def explain(self, error: Exception, ordinal: int) -> None:
@@ -240,7 +240,7 @@ class ParsedFile(Node):
         try:
             await self.begin_at(parser, offset)
         except (OSError, DataLossError) as error:
-            yield ParsedChunk([error], parser.offset, parser.passed, lost=True)
+            yield ParsedChunk([error], parser.offset, parser.skip, lost=True)
             return
         async with aclosing(self.parse_all(parser, contents, want)) as source:
             async for found in source:
@@ -260,7 +260,7 @@ class ParsedFile(Node):
                 if idle:
                     await asyncio.sleep(0)  # a cancelled pipeline ends here
         except (OSError, DataLossError) as error:
-            yield ParsedChunk([error], parser.offset, parser.passed, lost=True)
+            yield ParsedChunk([error], parser.offset, parser.skip, lost=True)
             return
         parser.finish()
         for found in parsed(parser, want):
@@ -270,11 +270,11 @@ class ParsedFile(Node):
 def parsed(parser: Parser, want: Demand) -> Iterator[ParsedChunk]:
     """Yield the elements that the parser can return now."""
     while True:
-        begin, passed = parser.offset, parser.passed
+        begin, skip = parser.offset, parser.skip
         elements = parser.parse(want.items)
         if not elements:
             return
-        yield ParsedChunk(elements, begin, passed, -1 if parser.passed else parser.offset, parser.lost)
+        yield ParsedChunk(elements, begin, skip, -1 if parser.skip else parser.offset, parser.lost)
 
 
 async def begun(contents: Any) -> Entry | Exception:
@@ -360,22 +360,22 @@ BEGINNING: Final = FilePlace()
 
 @final
 class FileTickets(Tickets):
-    """The tickets of elements `record` and following of a file; `passed` elements are between `begin` and the first.
+    """The tickets of elements `record` and following of a file; `skip` elements are between `begin` and the first.
 
     `begin` and `end` (of the last one) are byte offsets, -1 if unknown. Nothing follows the last element if the rest of
     the file is `lost`.
     """
 
-    __slots__ = ("begin", "count", "end", "file", "lost", "passed", "record")
+    __slots__ = ("begin", "count", "end", "file", "lost", "record", "skip")
 
     def __init__(
-        self, file: FileId, record: int, count: int, begin: int, passed: int, end: int, lost: bool = False
+        self, file: FileId, record: int, count: int, begin: int, skip: int, end: int, lost: bool = False
     ) -> None:
         self.file = file
         self.record = record
         self.count = count
         self.begin = begin
-        self.passed = passed
+        self.skip = skip
         self.end = end
         self.lost = lost
 
@@ -398,7 +398,7 @@ class FileTickets(Tickets):
             return self.file.position(0, 0, self.record + count)
         if count == self.count and self.end >= 0:
             return self.file.position(self.record + count, self.end, 0)
-        return self.file.position(self.record - self.passed, self.begin, self.passed + count)
+        return self.file.position(self.record - self.skip, self.begin, self.skip + count)
 
 
 Spot: TypeAlias = tuple[str, int]

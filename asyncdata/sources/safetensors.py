@@ -21,7 +21,7 @@ from asyncdata.runtime.block import Blocks, Demand
 from asyncdata.runtime.tickets import END, Position
 from asyncdata.sources.files_with_headers import FilesWithHeaders, KnownFile
 from asyncdata.sources.numbered_files import NumberedFile, in_order, runs
-from asyncdata.storage import BLOCK_BYTES, AnyPart, StorageOptions, is_local_or_cached, opened, without_query
+from asyncdata.storage import BLOCK_BYTES, AnyPart, StorageOptions, is_local_or_cached, open_file, without_query
 
 __all__ = ("SafetensorsFile", "SafetensorsFiles")
 
@@ -75,7 +75,7 @@ class SafetensorsFiles(FilesWithHeaders[KnownTensors]):
         known = self.of(path)
         if known.error is not None:
             return [known.error] * len(records)
-        with opened(path, self.storage) as file:
+        with open_file(path, self.storage) as file:
             self.check_unchanged(path, file)
             found = [self.rows(path, file, known, start, stop) for start, stop in runs(records)]
         return found[0] if len(found) == 1 else [*chain.from_iterable(found)]

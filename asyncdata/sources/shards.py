@@ -20,7 +20,7 @@ from asyncdata.runtime.block import Blocks, Demand
 from asyncdata.runtime.tickets import END, Position
 from asyncdata.sources.files_with_headers import FilesWithHeaders, KnownFile
 from asyncdata.sources.numbered_files import NumberedFile, in_order
-from asyncdata.storage import AnyPart, StorageOptions, is_local_or_cached, opened, read_head, without_query
+from asyncdata.storage import AnyPart, StorageOptions, is_local_or_cached, open_file, read_head, without_query
 
 __all__ = ("LitFile", "LitFiles", "MdsFile", "MdsFiles", "ShardFile", "ShardFiles")
 
@@ -68,7 +68,7 @@ class ShardFiles(FilesWithHeaders[KnownShard]):
         name = os.path.basename(without_query(path))
         if known.layout is None:
             return [name, known.status.size, 0, 0, 0]
-        with opened(path, self.storage) as file:
+        with open_file(path, self.storage) as file:
             return [name, known.status.size, number, unpack("<I", file.read_at(4 + 4 * number, 4))[0], 0]
 
     def is_end(self, path: str, record: int) -> bool:
@@ -79,7 +79,7 @@ class ShardFiles(FilesWithHeaders[KnownShard]):
         layout = known.layout
         if layout is None:
             return [known.error] * len(records)
-        with opened(path, self.storage) as file:
+        with open_file(path, self.storage) as file:
             self.check_unchanged(path, file)
             return [
                 known.error if record >= known.records else self.sample_at(file, layout, name, record)
@@ -170,7 +170,7 @@ class LitFiles(ShardFiles):
     def read_file(self, path: str, records: Sequence[int]) -> list[Any]:
         if not self.in_groups(path):
             return super().read_file(path, records)
-        with opened(path, self.storage) as file:
+        with open_file(path, self.storage) as file:
             self.check_unchanged(path, file)
             return self.groups[path].read(file.read_at, self.size(path), without_query(path), records)
 

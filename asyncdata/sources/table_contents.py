@@ -120,7 +120,7 @@ class TableContents:
     async def _piece(self, start: int, stop: int) -> memoryview:
         """Return some bytes by one request."""
         assert isinstance(self.store, ObjectStore)
-        part = await self.store.part(self.path, start, stop, self.entry)
+        part = await self.store.read_part(self.path, start, stop, self.entry)
         if len(part.data) < stop - start:
             raise DataLossError(f"it ends within bytes {start} to {stop}")
         return part.data

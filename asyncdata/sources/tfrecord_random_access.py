@@ -23,7 +23,7 @@ from asyncdata.storage import (
     BLOCK_BYTES,
     AnyPart,
     StorageOptions,
-    opened,
+    open_file,
     without_query,
 )
 
@@ -61,7 +61,7 @@ class IndexCache:
         """Return the index of the current version of a file."""
         known = self.known.get(path)
         if known is not None:
-            with opened(path, self.storage) as file:
+            with open_file(path, self.storage) as file:
                 if file.status() != known.stamp:
                     self.known.pop(path, None)
         return self.of(path)
@@ -103,7 +103,7 @@ def of_another_count(path: str, count: int, expected: int | None) -> DataLossErr
 def read_or_make_index(path: str, storage: StorageOptions | None) -> RecordIndex:
     """Read or make the index of a file; if the file cannot be read, the index holds the error."""
     try:
-        with opened(path, storage) as file:
+        with open_file(path, storage) as file:
             stamp = Stamp(*(status := file.status()))
             parse, make = RecordIndex.from_bytes, lambda: RecordIndex.of(file.read_at, stamp)
             return read_or_make(path, file, status, parse, lambda one: one.stamp == stamp, make)
@@ -159,7 +159,7 @@ class GatherRead:
                 if left := [place for place in places if self.sizes[place] < self.spans[place]]:
                     self.fill(path, left, fill)
         records = records_in(self.buffer, self.spans) if self.sizes == self.spans else None
-        return records or [self.one(place) for place in range(len(self.spans))]
+        return records or [self.record(place) for place in range(len(self.spans))]
 
     def choose(self) -> None:
         """Look up the offsets of the records."""
@@ -178,7 +178,7 @@ class GatherRead:
     def fill(self, path: str, places: Sequence[int], fill: Callable[[AnyPart, int, memoryview], int]) -> None:
         """Read records of one file."""
         try:
-            with self.opened(path) as file:
+            with self.open_checked(path) as file:
                 for place in places:
                     part = self.buffer[self.stops[place] : self.stops[place + 1]]
                     try:
@@ -189,17 +189,17 @@ class GatherRead:
             self.errors.update((place, copy.copy(error)) for place in places)
 
     @contextmanager
-    def opened(self, path: str) -> Generator[AnyPart]:
+    def open_checked(self, path: str) -> Generator[AnyPart]:
         """Open a file; raise if it has changed since its index was made."""
         index = self.indexes.of(path)
         if index.error:
             raise copy.copy(index.error)
-        with opened(path, self.indexes.storage) as file:
+        with open_file(path, self.indexes.storage) as file:
             if file.status() != index.stamp:
                 raise changed(path)
             yield file
 
-    def one(self, place: int) -> bytes | Failure:
+    def record(self, place: int) -> bytes | Failure:
         """Return one record, or the failure that sequential reading gives in its place."""
         (path, record), begin, span = self.spots[place], self.begins[place], self.spans[place]
         start = self.stops[place]
@@ -216,7 +216,7 @@ class GatherRead:
     def lost(self, path: str, begin: int) -> Exception:
         """Return the error of a file at the end of its index."""
         try:
-            with self.opened(path) as file:
+            with self.open_checked(path) as file:
                 span = damaged_span(file.read_at(begin, HEADER), self.indexes.most)
                 left = file.status().size - begin
                 return lost_record(file.read_at(begin, min(span, left)), path, begin, self.indexes.most)

@@ -20,7 +20,7 @@ from asyncdata.graph.node import PHYSICAL
 from asyncdata.runtime.block import Blocks, Demand
 from asyncdata.runtime.tickets import END, Position
 from asyncdata.sources.numbered_files import NumberedFile, NumberedFiles, in_order, runs
-from asyncdata.storage import BLOCK_BYTES, AnyPart, StorageOptions, opened, without_query
+from asyncdata.storage import BLOCK_BYTES, AnyPart, StorageOptions, open_file, without_query
 from asyncdata.storage.base import Status
 
 __all__ = ("TokenFile", "TokenFiles", "TokenLayout", "index_path")
@@ -104,11 +104,11 @@ class TokenFiles(NumberedFiles):
 
     def inspect(self, path: str) -> KnownTokens:
         """Read the header of a file's index, if it has one, and compare it with the file."""
-        with opened(path, self.storage) as file:
+        with open_file(path, self.storage) as file:
             status = file.status()
         if self.layout.dtype is not None:
             return KnownTokens(status, self.layout.dtype, self.windows_in(path, status, self.layout.dtype))
-        with opened(beside := index_path(path), self.storage) as file:
+        with open_file(beside := index_path(path), self.storage) as file:
             try:
                 index = index_of(file.read_at(0, HEADER_BYTES))
                 index.check(file.read_at, file.status().size, status.size)
@@ -158,10 +158,10 @@ class TokenFiles(NumberedFiles):
         if known.error is not None:
             return [known.error] * len(records)
         with ExitStack() as stack:
-            file, index = stack.enter_context(opened(path, self.storage)), None
+            file, index = stack.enter_context(open_file(path, self.storage)), None
             check_same(path, file, known.status)
             if not isinstance(self.layout.window, TokenWindows):
-                index = stack.enter_context(opened(index_path(path), self.storage))
+                index = stack.enter_context(open_file(index_path(path), self.storage))
                 check_same(index_path(path), index, known.index_status)
             found = [self.run_of(OpenTokens(path, file, index, known), start, stop) for start, stop in runs(records)]
         return found[0] if len(found) == 1 else [*chain.from_iterable(found)]

@@ -15,8 +15,7 @@ from asyncdata.formats.column_parser import ROWS, part_of
 from asyncdata.redaction import redacted
 from asyncdata.sources.table_rows import Segment, distinct
 from asyncdata.storage import ObjectStore, StorageOptions, is_local, is_web, local_path, store_for, without_query
-from asyncdata.storage.objects import check_not_forked
-from asyncdata.storage.objects import opened as opened_store
+from asyncdata.storage.objects import check_not_forked, open_store
 from asyncdata.storage.retries import explained
 from asyncdata.system.optional_packages import require
 
@@ -123,7 +122,7 @@ def reopened(identity: str, uri: str, names: Any, element: str, storage: Storage
 
 def arrays_in(uri: str, names: Sequence[str] | None, storage: StorageOptions | None) -> dict[str, Any]:
     """Return the arrays at a path or URL by name: of an array itself, of those in a group, or of some of these."""
-    found = opened(uri, storage)
+    found = open_node(uri, storage)
     if hasattr(found, "shape"):
         if names is not None:
             raise PlanError(f"{METHOD}(arrays=): {without_query(uri)} is an array, and no group of arrays")
@@ -155,7 +154,7 @@ def member(group: Any, name: str, uri: str) -> Any:
     return found
 
 
-def opened(uri: str, storage: StorageOptions | None) -> Any:
+def open_node(uri: str, storage: StorageOptions | None) -> Any:
     """Return the array or group at a path or URL; consolidated metadata may be older than the arrays."""
     return attempt(uri, lambda: zarr().open(store=store_of(uri, storage), mode="r", use_consolidated=False))
 
@@ -189,4 +188,4 @@ def store_of(uri: str, storage: StorageOptions | None) -> Any:
     check_not_forked()
     how = dict(values)
     retries = how.pop("retry_config", RETRIES)
-    return stores.ObjectStore(opened_store(uri, how, dict(retries)), read_only=True)
+    return stores.ObjectStore(open_store(uri, how, dict(retries)), read_only=True)

@@ -104,7 +104,7 @@ def bottleneck_of(stats: Statistics) -> Bottleneck:
     if stats.waiting < ENOUGH:
         evidence = f"the input is not the problem: its reader waits {stats.waiting:.0%} of the time"
         change = "make the step that reads it faster, or do more in the pipeline"
-        return analysis.found(analysis.consumer, evidence, change)
+        return analysis.bottleneck(analysis.consumer, evidence, change)
     busiest = analysis.loads[0]
     if busiest.load < IDLE:
         return analysis.uneven(busiest)
@@ -172,7 +172,7 @@ class LoadAnalysis:
 
     # changes
 
-    def found(self, limit: Load, evidence: str, change: str, most: float = 1.0) -> Bottleneck:
+    def bottleneck(self, limit: Load, evidence: str, change: str, most: float = 1.0) -> Bottleneck:
         """Return the bottleneck; the change makes it at most `most` times as fast, until another load is the limit."""
         others = [one.load for one in self.loads if one.step != limit.step or one.resource != limit.resource]
         next_one = max([*others, self.consumer.load, 1e-3])
@@ -187,7 +187,7 @@ class LoadAnalysis:
 
     def unknown(self, evidence: str, change: str) -> Bottleneck:
         """Return that too little was read to tell."""
-        return self.found(Load("", "nothing", 0.0), evidence, change)
+        return self.bottleneck(Load("", "nothing", 0.0), evidence, change)
 
     def nothing(self) -> Bottleneck | None:
         """Return that nothing was read, if so."""
@@ -216,7 +216,7 @@ class LoadAnalysis:
         change = (
             "a smaller buffer_size, or shuffle(EVERYTHING) of file names or indices before they are read, begins sooner"
         )
-        return self.found(Load(step, "fill", share), evidence, change)
+        return self.bottleneck(Load(step, "fill", share), evidence, change)
 
     def uneven(self, busiest: Load) -> Bottleneck:
         """Return the bottleneck if no resource is busy all of the time, but the reader waits."""
@@ -230,12 +230,12 @@ class LoadAnalysis:
         if last.kind not in {"buffer", "device"}:
             change = "nothing is read ahead while the reader works: prefetch(AUTOTUNE) as the last step"
             gain = 1 / max(busiest.load, self.consumer.load)
-            return replace(self.found(Load(last.step, "buffer", stats.waiting), wait, change), gain=gain)
+            return replace(self.bottleneck(Load(last.step, "buffer", stats.waiting), wait, change), gain=gain)
         full = [step for step in stats.steps if step.kind == "buffer" and step.room_seconds > ENOUGH * self.seconds]
         if buffers := [step for step in full if not step.tuned]:
             step = min(buffers, key=lambda one: one.queue_size or 0)
             change = f"the buffer of {step.step} is sometimes full and sometimes empty: prefetch(AUTOTUNE) in its place"
-            return self.found(Load(step.step, "buffer", stats.waiting), wait, change)
+            return self.bottleneck(Load(step.step, "buffer", stats.waiting), wait, change)
         for step in stats.steps:
             if (
                 step.kind == "function"
@@ -245,7 +245,7 @@ class LoadAnalysis:
             ):
                 sending = f"sending elements to {counted(step)} takes longer than {step.step} itself"
                 load = next((one for one in self.loads if one.step == step.step), busiest)
-                return self.found(load, sending, "leave executor out, or map(batch=) a function of many elements")
+                return self.bottleneck(load, sending, "leave executor out, or map(batch=) a function of many elements")
         return self.advise(busiest)
 
     def advise(self, limit: Load) -> Bottleneck:
@@ -257,7 +257,9 @@ class LoadAnalysis:
             return self.advise_waiting(limit, step)
         if limit.resource == "device":
             evidence = f"{step.step} copies {limit.load:.0%} of the time"
-            return self.found(limit, evidence, "smaller elements (uint8 instead of float32, converted on the device)")
+            return self.bottleneck(
+                limit, evidence, "smaller elements (uint8 instead of float32, converted on the device)"
+            )
         return self.advise_workers(limit, step)
 
     def advise_workers(self, limit: Load, step: StepStatistics) -> Bottleneck:
@@ -272,17 +274,19 @@ class LoadAnalysis:
             return self.advise_calls(limit, step, f"{busy}, waiting")
         if step.workers >= usable_cores():
             full = "no core is free for more: " if limit.load >= IDLE else ""
-            return self.found(limit, busy, f"{full}less work per element, or a cache of the results")
+            return self.bottleneck(limit, busy, f"{full}less work per element, or a cache of the results")
         change = f"num_parallel_calls={usable_cores()}{inside(step)}"
         return self.advise_cores(limit, step, busy, change, usable_cores())
 
     def advise_calls(self, limit: Load, step: StepStatistics, evidence: str) -> Bottleneck:
         """Advise to make more calls of a waiting function at once."""
         now = max(1, step.workers)
-        gain = self.found(limit, evidence, "", max(MOST_CALLS, now) / now).gain
+        gain = self.bottleneck(limit, evidence, "", max(MOST_CALLS, now) / now).gain
         calls = min(max(MOST_CALLS, now), ceil(now * gain * 1.2))
-        each = ceil(calls / step.opened)  # of the datasets that are open, if there are several
-        return self.found(limit, evidence, f"num_parallel_calls={each}{inside(step)}", each * step.opened / now)
+        each = ceil(calls / step.open_datasets)  # of the datasets that are open, if there are several
+        return self.bottleneck(
+            limit, evidence, f"num_parallel_calls={each}{inside(step)}", each * step.open_datasets / now
+        )
 
     def advise_processes(self, limit: Load, step: StepStatistics, evidence: str) -> Bottleneck:
         """Advise to make calls in processes."""
@@ -294,7 +298,7 @@ class LoadAnalysis:
         handed = min(1.0, cost / GROUP) * HANDED + ELEMENT + BYTE * (inputs + step.bytes) / items
         if usable_cores() * self.seconds < items * (cost + handed):
             change = f"map(batch=) a function of many elements{inside(step)}, as sending each to a process takes longer"
-            return self.found(limit, evidence, change)
+            return self.bottleneck(limit, evidence, change)
         change = f"executor='process'{inside(step)}"
         if step.step.startswith("filter("):  # which has no executor
             change = "a map(executor='process') before it that computes what it decides by"
@@ -313,7 +317,7 @@ class LoadAnalysis:
         idle = self.stats.idle_cores
         cores = total if idle is None else min(total, self.stats.process_seconds / self.seconds + idle)
         pace = min(calls / cost, cores / (cost + rest + handed)) if cost else float("inf")
-        found = self.found(limit, evidence, change, min(pace * self.seconds / items, total))
+        found = self.bottleneck(limit, evidence, change, min(pace * self.seconds / items, total))
         if found.gain < 1.05 and cores < 0.9 * total:
             left = f"{change}, when cores are free: other programs left {cores:.1f} of {total}"
             return replace(found, change=left)
@@ -332,7 +336,7 @@ class LoadAnalysis:
             handing = f"passing elements to {counted(step)} takes longer than {step.step} itself"
             evidence = f"{handing}, {limit.load:.0%} of the time"
             change = "leave num_parallel_calls out, or map(batch=) a function of many elements"
-            return self.found(limit, evidence, change)
+            return self.bottleneck(limit, evidence, change)
         mostly = f", mostly in {step.inner} of its datasets" if step.inner else ""
         evidence = f"{step.step} takes {share:.0%} of the time of the thread that runs the pipeline{mostly}"
         calls = step.kind == "function" or step.where == "inline"
@@ -341,7 +345,9 @@ class LoadAnalysis:
         if calls:
             return self.advise_processes(limit, step, evidence)
         elsewhere = ", or Options(placement='process'), where it does not take turns with its reader"
-        return self.found(limit, evidence, f"less work in it{'' if self.stats.placement == 'process' else elsewhere}")
+        return self.bottleneck(
+            limit, evidence, f"less work in it{'' if self.stats.placement == 'process' else elsewhere}"
+        )
 
     def advise_waiting(self, limit: Load, step: StepStatistics) -> Bottleneck:
         """Return the change if a source waits, or a step that merges sources."""
@@ -351,13 +357,13 @@ class LoadAnalysis:
         if step.retries:
             evidence += f"; {step.retries:,} of its requests failed and were repeated"
         if step.step.startswith("rate_limit("):
-            return self.found(limit, evidence, "that is the rate that you set; a higher per_second", float("inf"))
+            return self.bottleneck(limit, evidence, "that is the rate that you set; a higher per_second", float("inf"))
         if step.kind == "source":
             change = "read several at once: num_parallel_reads=, or interleave(..., num_parallel_calls=AUTOTUNE)"
         else:
             wider = "a larger cycle_length with num_parallel_calls=AUTOTUNE"
             change = f"read more of its inputs at once: {wider}, and files of similar size"
-        return self.found(limit, evidence, change, float(MOST_CALLS))
+        return self.bottleneck(limit, evidence, change, float(MOST_CALLS))
 
 
 def inside(step: StepStatistics) -> str:

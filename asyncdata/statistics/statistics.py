@@ -98,7 +98,7 @@ class StepStatistics(NamedTuple):
     inner: str = ""
     """The step that calls functions inside the datasets that this one makes, whose work is counted here; empty if none
     does."""
-    opened: int = 1
+    open_datasets: int = 1
     """How many such datasets are open at once, about."""
     excluded: int = 0
     """How many elements `exclude` left out here, or `join` as nothing has their key."""

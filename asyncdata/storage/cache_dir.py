@@ -99,7 +99,7 @@ class CacheDir:
     def __reduce__(self) -> tuple[Any, ...]:
         return CacheDir, (self.path, self.max_bytes)
 
-    def place(self, key: str, kind: str) -> str:
+    def path_of(self, key: str, kind: str) -> str:
         """Return the path of a file of an object."""
         return os.path.join(self.folder, f"{key}.{kind}")
 
@@ -108,7 +108,7 @@ class CacheDir:
     def find(self, key: str) -> CachedFile | None:
         """Return an object that is cached, which no process evicts while it is open."""
         try:
-            found = CachedFile(os.open(self.place(key, "data"), os.O_RDONLY | OPENING))
+            found = CachedFile(os.open(self.path_of(key, "data"), os.O_RDONLY | OPENING))
         except OSError:  # there is none, or it may not be read, or it is a link
             return None
         try:
@@ -126,7 +126,7 @@ class CacheDir:
     def metadata(self, key: str, found: CachedFile) -> dict[str, Any] | None:
         """Return the metadata of an object that was found; `None` if they belong to another version, or are damaged."""
         try:
-            metadata: dict[str, Any] = parse_json(read_regular(self.place(key, "json")))
+            metadata: dict[str, Any] = parse_json(read_regular(self.path_of(key, "json")))
         except (OSError, ValueError):
             return None
         intact = type(metadata) is dict and has_checksum(metadata)
@@ -139,10 +139,10 @@ class CacheDir:
         """
         with self.account() as account:
             with suppress(FileNotFoundError):
-                size = os.lstat(self.place(key, "data")).st_size
-                os.unlink(self.place(key, "data"))
+                size = os.lstat(self.path_of(key, "data")).st_size
+                os.unlink(self.path_of(key, "data"))
                 account.used -= disk_bytes(size)
-            Path(self.place(key, "json")).unlink(missing_ok=True)
+            Path(self.path_of(key, "json")).unlink(missing_ok=True)
 
     # space
 
@@ -185,7 +185,7 @@ class CacheDir:
         `OSError` if there is no space.
         """
         size = entry.size
-        path, needed = self.place(key, "partial"), disk_bytes(size)
+        path, needed = self.path_of(key, "partial"), disk_bytes(size)
         if self.max_bytes is not None and needed > self.limit(0):
             raise OSError(errno.ENOSPC, f"{self!r} is too small for {size} bytes", path)
         with self.account() as account:
@@ -286,7 +286,7 @@ class CacheDir:
     def wait(self, key: str) -> None:
         """Wait until no process writes an object."""
         with suppress(FileNotFoundError):
-            descriptor = os.open(self.place(key, "partial"), os.O_RDONLY | OPENING)
+            descriptor = os.open(self.path_of(key, "partial"), os.O_RDONLY | OPENING)
             try:
                 self.flock.flock(descriptor, self.flock.LOCK_SH)
             finally:
@@ -405,11 +405,11 @@ class CacheWriter:
         metadata = {"url": url, "size": size, "version": version, "changed": changed, "crc32c": self.crc}
         with self.cache.account() as account:
             with suppress(FileNotFoundError):
-                account.used -= disk_bytes(os.stat(self.cache.place(self.key, "data")).st_size)
+                account.used -= disk_bytes(os.stat(self.cache.path_of(self.key, "data")).st_size)
             content = json.dumps(with_checksum(metadata)).encode()
-            write_atomically(self.cache.place(self.key, "json"), content, durable=False)
+            write_atomically(self.cache.path_of(self.key, "json"), content, durable=False)
             self.cache.flock.flock(self.descriptor, self.cache.flock.LOCK_SH)  # readers may open it once it is renamed
-            os.replace(self.cache.place(self.key, "partial"), self.cache.place(self.key, "data"))
+            os.replace(self.cache.path_of(self.key, "partial"), self.cache.path_of(self.key, "data"))
         self.published = True
 
     def abort(self) -> None:
@@ -433,7 +433,7 @@ class CacheWriter:
             return
         if not self.published:
             with self.cache.account() as account:
-                os.unlink(self.cache.place(self.key, "partial"))
+                os.unlink(self.cache.path_of(self.key, "partial"))
                 account.used -= disk_bytes(self.entry.size)
         self.close()
 

@@ -34,7 +34,7 @@ class Source(Store, Protocol):
     """A store whose objects can be cached."""
 
     @property
-    def place(self) -> str:
+    def identity(self) -> str:
         """A string that identifies the store."""
         ...
 
@@ -126,7 +126,7 @@ class CachedStore:
 
     def key(self, path: str) -> str:
         """Return the name of an object in the folder."""
-        return blake2b(f"{self.store.place}\n{path}".encode(errors="surrogatepass"), digest_size=20).hexdigest()
+        return blake2b(f"{self.store.identity}\n{path}".encode(errors="surrogatepass"), digest_size=20).hexdigest()
 
     async def find(self, path: str, in_thread: InThread) -> CachedObject | None:
         """Return an object that is cached in the store's version; each process asks the store for that once."""

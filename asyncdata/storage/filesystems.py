@@ -16,7 +16,7 @@ from asyncdata.errors import DataLossError, MissingDependencyError
 from asyncdata.redaction import redacted
 from asyncdata.storage.base import BLOCK_BYTES, Entry, Runner
 from asyncdata.storage.options import StorageOptions
-from asyncdata.storage.read_ahead import Part, ReadAhead
+from asyncdata.storage.read_ahead import ObjectPart, ReadAhead
 from asyncdata.storage.request_limit import Limit
 from asyncdata.storage.retries import Retries, Tries
 from asyncdata.system import forks
@@ -51,7 +51,7 @@ class FilesystemStore:
         self.retries = Retries()
         self.root = root
         self.options = options
-        self.place = f"{root} {options.key.hex()}"
+        self.identity = f"{root} {options.key.hex()}"
         """A string that identifies the store."""
         self.connect()
         self.is_shared = scheme in THREAD_SAFE or getattr(self.system, "async_impl", False)
@@ -140,7 +140,7 @@ class FilesystemStore:
         bounds = {} if not start and stop is None else {"start": start, "end": stop}
         return self.tried(lambda: self.system.cat_file(path, **bounds), path)
 
-    def part(self, path: str, start: int, stop: int, expected: Entry | None) -> Part:
+    def read_part(self, path: str, start: int, stop: int, expected: Entry | None) -> ObjectPart:
         """Return the bytes from `start` to before `stop`, or to the file's end, in the caller's thread."""
         entry = self.head(path, is_current=start > 0) if expected is None else expected
         if entry.size < 0:
@@ -154,7 +154,7 @@ class FilesystemStore:
             raise DataLossError(f"{self.shown(path)}: the file was replaced while it was read")
         if len(data) < stop - start:
             raise DataLossError(f"{self.shown(path)}: it ends at byte {start + len(data)}, but had {entry.size} bytes")
-        return Part(memoryview(data), entry)
+        return ObjectPart(memoryview(data), entry)
 
     def tried(self, work: Callable[[], Any], path: str) -> Any:
         """Return the result of `work`, which is repeated after transient errors, on a new connection."""
@@ -189,9 +189,11 @@ class Threaded:
     def __init__(self, store: FilesystemStore, runner: Runner | None) -> None:
         self.store = store
         self.limit = store.limit
-        self.in_thread: Callable[[Callable[[], Part]], Any] = asyncio.to_thread if runner is None else runner.in_thread
+        self.in_thread: Callable[[Callable[[], ObjectPart]], Any] = (
+            asyncio.to_thread if runner is None else runner.in_thread
+        )
 
-    async def part(self, path: str, start: int, stop: int, expected: Entry | None = None) -> Part:
+    async def read_part(self, path: str, start: int, stop: int, expected: Entry | None = None) -> ObjectPart:
         """Return the bytes from `start` to before `stop`, or to the file's end."""
         async with self.limit.slot():
-            return await self.in_thread(partial(self.store.part, path, start, stop, expected))
+            return await self.in_thread(partial(self.store.read_part, path, start, stop, expected))

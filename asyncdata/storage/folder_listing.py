@@ -17,7 +17,7 @@ Item: TypeAlias = tuple[str, Entry]
 class Listed(Protocol):
     """A bucket that is listed."""
 
-    def one(self, path: str) -> Iterator[Item]: ...
+    def find(self, path: str) -> Iterator[Item]: ...
 
     def below(self, prefix: str, after: str) -> Iterator[list[Item]]: ...
 
@@ -34,7 +34,7 @@ def objects_by_folder(bucket: Listed, pattern: str, folder: str = "") -> Iterato
     if part == "**":
         yield from bucket.below(begin, "")
     elif (matcher := Pattern(part)).plain:
-        yield from objects_by_folder(bucket, rest, begin + part) if rest else iter([[*bucket.one(begin + part)]])
+        yield from objects_by_folder(bucket, rest, begin + part) if rest else iter([[*bucket.find(begin + part)]])
     else:
         objects, folders = bucket.level(folder)
         if not rest:

@@ -20,7 +20,7 @@ from asyncdata.storage.base import BLOCK_BYTES, Entry, Runner, Stream
 from asyncdata.storage.folder_listing import Item, objects_by_folder
 from asyncdata.storage.options import StorageOptions
 from asyncdata.storage.patterns import Pattern
-from asyncdata.storage.read_ahead import LARGEST_PART, Part, ReadAhead
+from asyncdata.storage.read_ahead import LARGEST_PART, ObjectPart, ReadAhead
 from asyncdata.storage.request_limit import Limit
 from asyncdata.storage.retries import (
     KeyUnreadableError,
@@ -121,7 +121,7 @@ class ObjectStore:
     def __init__(self, root: str, options: StorageOptions, limit: Limit) -> None:
         self.root = root
         self.web = root.startswith("http")
-        self.place = f"{endpoint_of(options.values)} {root.partition('?')[0]}"
+        self.identity = f"{endpoint_of(options.values)} {root.partition('?')[0]}"
         """A string that identifies the store."""
         self.limit = limit
         self.options = options
@@ -129,7 +129,7 @@ class ObjectStore:
         check_names(root, values)
         self.retries = Retries.of(values.pop("retry_config", None))
         self.obstore = require("obstore", f"{root}", INSTALL)
-        self.store = opened(root, values)
+        self.store = open_store(root, values)
 
     def __repr__(self) -> str:
         return f"ObjectStore({redacted(self.root)!r})"
@@ -148,7 +148,7 @@ class ObjectStore:
             raise PlanError(f"{self.root}: a web server cannot be listed; give the URLs themselves")
         matcher = Pattern(pattern)
         if matcher.plain:
-            return (entry for _, entry in self.one(pattern)) if pattern > after else iter(())
+            return (entry for _, entry in self.find(pattern)) if pattern > after else iter(())
         return self.matching(pattern, matcher, after)
 
     def matching(self, pattern: str, matcher: Pattern, after: str) -> Iterator[Entry]:
@@ -188,7 +188,7 @@ class ObjectStore:
             return True
         return True
 
-    def one(self, path: str) -> Iterator[Item]:
+    def find(self, path: str) -> Iterator[Item]:
         """Yield an object if it is there."""
         try:
             yield path, self.head(path)
@@ -279,7 +279,7 @@ class ObjectStore:
     async def now(self, path: str) -> Entry:
         """Return the entry of an object, by a request for one byte: some users may read objects but not query them."""
         try:
-            return (await self.part(path, 0, 1)).entry
+            return (await self.read_part(path, 0, 1)).entry
         except NoRangesError:
             entry, chunks = await self.download(path)
             close(chunks)
@@ -289,7 +289,7 @@ class ObjectStore:
         """Return the object, or `length` bytes from `start` on; a large one in parts, several at once."""
         stop = start + LARGEST_PART if length is None else start + length
         try:
-            first = await self.part(path, start, min(stop, start + LARGEST_PART), expected)
+            first = await self.read_part(path, start, min(stop, start + LARGEST_PART), expected)
         except NoRangesError:
             return (await self.read_in_one_request(path))[start : None if length is None else stop]
         end = first.entry.size if length is None else stop
@@ -302,7 +302,9 @@ class ObjectStore:
             return bytes(first.data)
         starts = range(done, end, LARGEST_PART)
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(self.part(path, at, min(end, at + LARGEST_PART), first.entry)) for at in starts]
+            tasks = [
+                group.create_task(self.read_part(path, at, min(end, at + LARGEST_PART), first.entry)) for at in starts
+            ]
         return b"".join([first.data, *[task.result().data for task in tasks]])
 
     async def read_in_one_request(self, path: str) -> bytes:
@@ -316,7 +318,7 @@ class ObjectStore:
             raise cause
         return await (await self.chunked(path).begin()).whole()
 
-    async def part(self, path: str, start: int, stop: int, expected: Entry | None = None) -> Part:
+    async def read_part(self, path: str, start: int, stop: int, expected: Entry | None = None) -> ObjectPart:
         """Return the bytes from `start` to before `stop`, or to the object's end, of the version that is `expected`.
 
         After a transient failure the rest is requested again, from the byte that was reached.
@@ -332,12 +334,12 @@ class ObjectStore:
             except Exception as error:  # noqa: BLE001
                 cause = explained(error, self.url(path))
             if isinstance(cause, NotSatisfiableError):
-                return Part(memoryview(b""), await self.head_async(path, start))
+                return ObjectPart(memoryview(b""), await self.head_async(path, start))
             if isinstance(cause, RefusedError):
                 self.limit.refused()
             await asyncio.sleep(tries.pause(cause))
 
-    async def answer(self, path: str, progress: PartProgress) -> Part:
+    async def answer(self, path: str, progress: PartProgress) -> ObjectPart:
         """Make one request for the missing bytes."""
         check_not_forked()
         url = self.url(path)
@@ -361,7 +363,7 @@ class ObjectStore:
         if missing > 0:
             progress.cut = True
             raise ShortError(f"{url}: the answer ended {missing} bytes early")
-        return Part(data, entry)
+        return ObjectPart(data, entry)
 
     async def head_async(self, path: str, start: int) -> Entry:
         """Return the entry of an object that has no bytes from `start` on."""
@@ -381,7 +383,7 @@ class ObjectStore:
             await asyncio.sleep(pause)
 
 
-def opened(root: str, values: dict[str, Any], retries: Mapping[str, Any] | None = None) -> Any:
+def open_store(root: str, values: dict[str, Any], retries: Mapping[str, Any] | None = None) -> Any:
     """Return obstore's store, by default without its own retries, as we retry ourselves."""
     client = {"timeout": TIMEOUT, "read_timeout": STALL, **values.pop("client_options", {})}
     if (endpoint_of(values) or endpoint_around(root) or root).startswith("http://"):
@@ -404,7 +406,7 @@ class Writable:
         values = {} if options is None else dict(options.values)
         check_names(root, values)
         retries = values.pop("retry_config", None)
-        self.store = opened(root, values, {"max_retries": 10} if retries is None else dict(retries))
+        self.store = open_store(root, values, {"max_retries": 10} if retries is None else dict(retries))
 
     def put(self, path: str, content: Iterator[bytes]) -> None:
         """Write an object, by one request or a multipart upload, which is aborted if `content` raises."""

@@ -16,7 +16,7 @@ from typing import Any, Final, Generic, NamedTuple, Protocol, Self, TypeVar
 from asyncdata.storage.base import Entry, Runner
 from asyncdata.storage.request_limit import Limit
 
-__all__ = ("LARGEST_PART", "Ahead", "Part", "Parts", "ReadAhead")
+__all__ = ("LARGEST_PART", "Ahead", "ObjectPart", "PartReader", "ReadAhead")
 
 T = TypeVar("T")
 
@@ -30,14 +30,14 @@ MOST_AHEAD: Final = 56 << 20
 """The most bytes that the reader of one object may hold."""
 
 
-class Part(NamedTuple):
+class ObjectPart(NamedTuple):
     """Some bytes of an object, and the object's entry."""
 
     data: memoryview
     entry: Entry
 
 
-class Parts(Protocol):
+class PartReader(Protocol):
     """A store that objects are read from in parts."""
 
     @property
@@ -45,7 +45,7 @@ class Parts(Protocol):
         """How many requests may be made to it at once."""
         ...
 
-    async def part(self, path: str, start: int, stop: int, expected: Entry | None = None) -> Part:
+    async def read_part(self, path: str, start: int, stop: int, expected: Entry | None = None) -> ObjectPart:
         """Return the bytes from `start` to before `stop`, or to the object's end, of the version that is `expected`."""
         ...
 
@@ -83,7 +83,7 @@ def mark_retrieved(ready: asyncio.Future[Any]) -> None:
 class ReadAhead:
     """The bytes of an object in blocks; sizes are in bytes. It belongs to the loop that reads it."""
 
-    def __init__(self, store: Parts, path: str, block_bytes: int, offset: int, runner: Runner | None) -> None:
+    def __init__(self, store: PartReader, path: str, block_bytes: int, offset: int, runner: Runner | None) -> None:
         self._store = store
         self._path = path
         self._block_bytes = block_bytes
@@ -93,13 +93,13 @@ class ReadAhead:
         self._entry: Entry | None = None
         self._part = memoryview(b"")
         self._size = FIRST_PART
-        self._ahead: deque[Ahead[Part]] = deque()
+        self._ahead: deque[Ahead[ObjectPart]] = deque()
         self._count = 0 if runner is None else 1
 
     async def begin(self) -> Entry:
         """Make the first request; return the entry in its answer."""
         if self._entry is None:
-            part = await self._store.part(self._path, self._asked, self._asked + self._size)
+            part = await self._store.read_part(self._path, self._asked, self._asked + self._size)
             self._entry, self._part = part.entry, part.data
             self._asked += len(part.data)
             self._ask()
@@ -128,7 +128,7 @@ class ReadAhead:
     async def _next(self) -> memoryview:
         """Wait for the next part; if it has not arrived and the limits allow, read further ahead from now on."""
         if not self._ahead:
-            return (await self._store.part(self._path, *self._next_part(), self._entry)).data
+            return (await self._store.read_part(self._path, *self._next_part(), self._entry)).data
         ahead = self._ahead[0]
         if not ahead.ready.done() and not self._store.limit.crowded and self._may_grow():
             self._count += 1
@@ -155,7 +155,7 @@ class ReadAhead:
     def _request(self) -> None:
         """Request one part in a task."""
         assert self._runner is not None
-        ask = partial(self._store.part, self._path, *self._next_part(), self._entry)
+        ask = partial(self._store.read_part, self._path, *self._next_part(), self._entry)
         self._ahead.append(Ahead(ask, self._runner))
 
     def _next_part(self) -> tuple[int, int]:

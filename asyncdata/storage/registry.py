@@ -30,7 +30,7 @@ __all__ = (
     "is_local_or_cached",
     "is_web",
     "local_path",
-    "opened",
+    "open_file",
     "read_file",
     "read_head",
     "size_of",
@@ -88,7 +88,7 @@ def store_for(url: str | os.PathLike[str], options: StorageOptions | None = None
     return CachedStore(store, options.cache), inside
 
 
-def opened(url: str, options: StorageOptions | None = None) -> AnyPart:
+def open_file(url: str, options: StorageOptions | None = None) -> AnyPart:
     """Open a local file, or an object, through its cache if it has one, for reads of parts; may block."""
     store, path = store_for(url, options)
     if isinstance(store, (LocalStore, CachedStore)):

@@ -199,7 +199,7 @@ class DataLoader(Base, Generic[T]):
         if not self.persistent_workers:
             return [WorkerPosition()] * self.num_workers
         if saved is None:
-            ended = before.made if isinstance(before, WorkerEpoch) else []
+            ended = before.latest if isinstance(before, WorkerEpoch) else []
         else:
             ended = [position_from_json(one) for one in saved["positions"]] if saved["ended"] else []
         return [WorkerPosition(0, one.states) for one in ended] or [WorkerPosition()] * self.num_workers

@@ -217,7 +217,7 @@ class WorkerEpoch(Epoch[T]):
         self.arrived: dict[int, BatchReply | BaseException] = {}
         self.positions = loader.positions_of_workers()
         """How far each worker is, by the batches that were given."""
-        self.made = list(self.positions)
+        self.latest = list(self.positions)
         """The same by the batches that have arrived."""
         self.failure: BaseException | None = None
         setup = loader.setup(self.indices.seed)
@@ -246,7 +246,7 @@ class WorkerEpoch(Epoch[T]):
         self.given = saved["given"]
         if same:
             self.positions[:] = positions
-            self.made[:] = positions
+            self.latest[:] = positions
             self.asked = [one.turn for one in positions]
             self.active, self.next_worker = list(saved["active"]), saved["next_worker"]
         for number, worker in waiting.items():
@@ -284,7 +284,7 @@ class WorkerEpoch(Epoch[T]):
         self.waiting[number] = worker
         if self.log is not None:
             self.log.asked[number] = index
-        request = BatchRequest(number, worker, turn, self.iteration, index, self.made)
+        request = BatchRequest(number, worker, turn, self.iteration, index, self.latest)
         if self.stand_in is None:
             self.workers[worker].ask(request, self.function, self)
         else:
@@ -364,7 +364,7 @@ class WorkerEpoch(Epoch[T]):
 
     def took(self, reply: BatchReply) -> None:
         """Take note of a reply, from whichever thread received it."""
-        self.made[reply.worker] = reply.position
+        self.latest[reply.worker] = reply.position
         self.meter.fetching += reply.seconds
 
     @property

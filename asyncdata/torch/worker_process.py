@@ -125,11 +125,11 @@ class LoaderWorker:
     def wait_for_start(self) -> None:
         """Wait until the process takes requests."""
         with self.lock:
-            self.opened()
+            self.connection()
             if not self.ready:
                 self.poll.poll()
 
-    def opened(self) -> Connection:
+    def connection(self) -> Connection:
         """Return the pipe, when the process is there."""
         if self.starting is not None:
             self.starting.join()
@@ -152,7 +152,7 @@ class LoaderWorker:
 
     def send(self) -> None:
         """Put requests into the pipe, as far as it has space."""
-        pipe = self.opened()
+        pipe = self.connection()
         while len(self.sizes) < len(self.asked) and (not self.sizes or sum(self.sizes) < IN_PIPE):
             one = self.asked[len(self.sizes)]
             task = pack(Task(TaskInput([one.request], False, None), (), True), self.slots, IN_PIPE // 4)
@@ -172,7 +172,7 @@ class LoaderWorker:
             try:
                 if number in inbox.arrived:
                     break
-                self.opened()
+                self.connection()
                 if not self.poll.poll(None if left is None else left * 1000):
                     return False
                 with DeferredInterrupts() as interrupts, DeferredSigint(interrupts):
@@ -184,7 +184,7 @@ class LoaderWorker:
     def take(self) -> None:
         """Take one message, and hand it to whoever asked."""
         try:
-            reply = self.opened().recv()
+            reply = self.connection().recv()
             if reply is not None and isinstance(reply.payload, SlotReference):
                 self.attached.map_of(reply.payload)
         except (EOFError, OSError):  # it has died, perhaps after it had sent this, whose memory is gone
@@ -256,7 +256,7 @@ def wait_for_any(workers: Sequence[LoaderWorker], inbox: Inbox, until: float | N
     busy: dict[int, LoaderWorker] = {}
     for worker in workers:
         if any(one.inbox() is inbox for one in [*worker.asked]):
-            descriptor = worker.opened().fileno()
+            descriptor = worker.connection().fileno()
             busy[descriptor] = worker
             poll.register(descriptor, select.POLLIN)
     left = None if until is None else max(0.0, until - time.monotonic()) * 1000

@@ -62,7 +62,7 @@ class BatchRequest:
     worker, for one that has to start again; and which runs are still read, so that the worker can drop the others.
     """
 
-    __slots__ = ("index", "iteration", "live", "made", "number", "turn", "worker")
+    __slots__ = ("index", "iteration", "latest", "live", "number", "turn", "worker")
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class BatchRequest:
         turn: int,
         iteration: int,
         index: Any,
-        made: Any,
+        latest: Any,
         live: tuple[list[int], int] = ([], 0),
     ) -> None:
         self.number = number
@@ -79,17 +79,17 @@ class BatchRequest:
         self.turn = turn
         self.iteration = iteration
         self.index = index
-        self.made: list[WorkerPosition] = made
+        self.latest: list[WorkerPosition] = latest
         self.live = live
 
     def __reduce__(self) -> tuple[Any, ...]:
-        known = {self.worker: self.made[self.worker]}
+        known = {self.worker: self.latest[self.worker]}
         return BatchRequest, (self.number, self.worker, self.turn, self.iteration, self.index, known, live_runs())
 
     @property
     def known(self) -> WorkerPosition:
         """The last position of the worker that is known."""
-        return self.made[self.worker]
+        return self.latest[self.worker]
 
 
 class BatchReply:

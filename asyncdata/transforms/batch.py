@@ -107,7 +107,7 @@ class Batch(Unary):
             check_given(self, items)
             return self.join(items)
         except Exception as error:  # also errors of an element's own methods
-            members = tickets.part(at, at + len(items))
+            members = tickets.slice(at, at + len(items))
             name_member(error, members)
             return noted(error, self.written, members)
 
@@ -130,7 +130,7 @@ class Batch(Unary):
         try:
             return ColumnBatch.stacked(columns)
         except Exception as error:
-            members = tickets.part(start, stop)
+            members = tickets.slice(start, stop)
             name_member(error, members)
             return noted(error, self.written, members)
 
@@ -233,7 +233,7 @@ class Batcher(Step):
         self.count -= end
         self.overtaken = max(0, self.overtaken - end)
         last = self.held[-1]  # it filled the first of these batches; a part of `block` would hold all before it
-        self.held = [last.part(len(last) - self.count, len(last))] if self.count else []
+        self.held = [last.slice(len(last) - self.count, len(last))] if self.count else []
         return Block(batches, BatchTickets(block.tickets, stops, before), Failure in set(map(type, batches)))
 
     def stops(self) -> Sequence[int]:
@@ -285,7 +285,7 @@ class BatchTickets(Tickets):
         return len(self.stops)
 
     def __getitem__(self, index: int) -> Ticket:
-        return self.base.part(self.begin(index), self.stops[index])
+        return self.base.slice(self.begin(index), self.stops[index])
 
     def begin(self, index: int) -> int:
         """Return how many members come before those of a batch."""
@@ -293,7 +293,7 @@ class BatchTickets(Tickets):
 
     def members(self, start: int, stop: int) -> tuple[Tickets, Sequence[int]] | None:
         bounds = [self.begin(start), *self.stops[start:stop]]
-        return self.base.part(bounds[0], bounds[-1]), [after - before for before, after in pairwise(bounds)]
+        return self.base.slice(bounds[0], bounds[-1]), [after - before for before, after in pairwise(bounds)]
 
     def at(self, count: int) -> Position:
         return BatchState(self.base, self.stops[count - 1]).position() if count else self.before.position()

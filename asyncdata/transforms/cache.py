@@ -242,7 +242,7 @@ class Cache(Unary):
                     block = isolated_block(block)
                 first, position = position, position + len(block)
                 if position > done:
-                    yield numbered(block, first).part(max(0, done - first), len(block))
+                    yield numbered(block, first).slice(max(0, done - first), len(block))
         store.finish(position)
         self.store.adopt(store)
 
@@ -265,7 +265,7 @@ class Cache(Unary):
         async with aclosing(self.passing(opener(first_of_all(scope), want, FRESH))) as source:
             async for block in source:
                 own = Block([*map(again_if_failed, block.items)], block.tickets, True) if block.failed else block
-                cached += [(plain(own.tickets[i]), own.part(i, i + 1)) for i in range(len(own))]
+                cached += [(plain(own.tickets[i]), own.slice(i, i + 1)) for i in range(len(own))]
                 if done == 0:
                     yield isolated_block(block)
         for position, (_, block) in enumerate(sorted(cached, key=lambda pair: repr(pair[0]))):

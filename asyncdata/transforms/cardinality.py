@@ -248,7 +248,7 @@ class Padder(Step):
     def feed(self, block: Block) -> Block:
         if self.expected:
             self.model = Model([block.tickets[0]], block.items[0])
-            block, self.expected = block.part(1, len(block)), 0
+            block, self.expected = block.slice(1, len(block)), 0
             if not block.items:
                 return block
         if self.come >= self.node.count:

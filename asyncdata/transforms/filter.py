@@ -39,8 +39,8 @@ class Predicate(Call):
             self.name = f"{self.name[:-1]}, reads={shown(reads)})"
             self.label = self.name + locate(fn)
 
-    def one(self, item: Any) -> Any:
-        return super().one(item if self.pick is None else self.pick(item))
+    def call_one(self, item: Any) -> Any:
+        return super().call_one(item if self.pick is None else self.pick(item))
 
     def over(self, items: Any, kinds: set[type]) -> Any:
         if self.pick is not None:

@@ -214,7 +214,7 @@ def drawn(slot: CycleSlot, most: int, inside: Callable[[Position], Position]) ->
     assert slot.inner is not None
     start = slot.start
     part = slot.take(min(most, slot.left))
-    return part.ticketed(ChildTickets(slot.ticket, slot.inner.part(start, slot.start), inside))
+    return part.ticketed(ChildTickets(slot.ticket, slot.inner.slice(start, slot.start), inside))
 
 
 def place_inside(outer: Tickets, by_place: bool, later: Sequence[Position], position: Position) -> Position:

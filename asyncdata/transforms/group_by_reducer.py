@@ -205,7 +205,7 @@ async def await_call(call: Call, item: Any, ticket: Ticket) -> Any:
     if call.is_async:
         return await call.run_async(item, ticket)
     try:
-        found = call.one(item)
+        found = call.call_one(item)
     except (Exception, CancelledError) as error:
         return call.failure(error, ticket)
     return (

@@ -53,7 +53,7 @@ class CycleSlot:
 
     def take(self, count: int) -> Block:
         """Take `count` of the items that are here."""
-        part = self.held.part(self.start, self.start + count)
+        part = self.held.slice(self.start, self.start + count)
         self.start += count
         return part
 
@@ -316,7 +316,7 @@ class ParallelInputs:
         self.reading = 0
         self.ahead = 0
         self.first = (node.block_length + 1, 0)
-        self.made: deque[PendingDataset] = deque()
+        self.pending: deque[PendingDataset] = deque()
         self.standby: deque[CycleSlot | Refused] = deque()
         self.numbers = count()
         self.read_all = self.ended = False
@@ -329,7 +329,7 @@ class ParallelInputs:
         return bool(self.standby) or self.ended
 
     def has_free_slot(self) -> bool:
-        begun, there = len(self.made), max(self.reading - self.ahead, len(self.standby))
+        begun, there = len(self.pending), max(self.reading - self.ahead, len(self.standby))
         return begun < self.workers and there + begun < self.node.cycle_length
 
     async def run(self) -> None:
@@ -341,7 +341,7 @@ class ParallelInputs:
                 if block is None:
                     break
                 made = PendingDataset(block)
-                self.made.append(made)
+                self.pending.append(made)
                 if self.node.function.is_async:
                     self.start(partial(self.make, made))
                 else:
@@ -368,9 +368,9 @@ class ParallelInputs:
 
     def line_up(self) -> None:
         """Mark the datasets that are made as ready, up to the first that is not."""
-        while self.made and (plan := self.made[0].plan) is not None:
-            self.make_ready(plan, self.made.popleft().block.tickets)
-        self.ended = self.read_all and not self.made
+        while self.pending and (plan := self.pending[0].plan) is not None:
+            self.make_ready(plan, self.pending.popleft().block.tickets)
+        self.ended = self.read_all and not self.pending
         self.signal.notify()
         self.slot_free.notify()
 

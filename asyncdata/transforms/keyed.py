@@ -34,7 +34,7 @@ class Labeller(Call):
 
     def pair(self, item: Any) -> tuple[Any, Any]:
         """Call the function on one element."""
-        found = self.one(item)
+        found = self.call_one(item)
         if type(found) is CoroutineType:
             found.close()
             raise TypeError(f"{self.name} returned a coroutine: define the function with `async def`")

@@ -75,7 +75,7 @@ class VectorBatcher(Batcher):
         for piece in block.pieces():
             start = 0
             while start < len(piece):
-                part = piece.part(start, start + max(1, self.size - self.count - self.waits))
+                part = piece.slice(start, start + max(1, self.size - self.count - self.waits))
                 start += len(part)
                 if part.failed:
                     out += [self.call_held(), super().feed(part)]
@@ -101,7 +101,7 @@ class VectorBatcher(Batcher):
             times, taken = self.work.times, list[float]()
             for call in self.work.calls:
                 begin = time.perf_counter()
-                result = call.one(result)
+                result = call.call_one(result)
                 taken.append(time.perf_counter() - begin)
             if times is not None and times.is_due(len(block)):
                 times.add(len(block), taken)

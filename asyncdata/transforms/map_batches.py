@@ -48,7 +48,7 @@ class Batched(Call):
     def tried(self, block: Block, places: Sequence[int]) -> list[Any]:
         """Return the results for the elements at these places, failures for those that fail alone."""
         try:
-            return rows(self.one(stacked(block, places)), len(places)) if places else []
+            return rows(self.call_one(stacked(block, places)), len(places)) if places else []
         except (Exception, CancelledError) as error:
             if len(places) == 1:
                 return [self.failure(error, block.tickets[places[0]])]
@@ -115,8 +115,8 @@ class Grouper(Step):
             return Block([])
         joined, end = Block.join(self.held), self.count - self.count % self.size
         self.count -= end
-        self.held = [block.part(len(block) - self.count, len(block))] if self.count else []
-        return several([joined.part(at, at + self.size) for at in range(0, end, self.size)])
+        self.held = [block.slice(len(block) - self.count, len(block))] if self.count else []
+        return several([joined.slice(at, at + self.size) for at in range(0, end, self.size)])
 
     def flush(self) -> Iterator[Block]:
         if self.held:

@@ -38,13 +38,13 @@ class DrawRecord:
     """The draws of one block: the input of each element, the pieces of each input, and how many elements it had given
     before."""
 
-    __slots__ = ("before", "chosen", "found", "pieces")
+    __slots__ = ("before", "cached_ranks", "chosen", "pieces")
 
     def __init__(self, chosen: Choices, pieces: dict[int, list[DrawnPiece]], before: dict[int, int]) -> None:
         self.chosen = chosen
         self.pieces = pieces
         self.before = before
-        self.found: list[int] | None = None
+        self.cached_ranks: list[int] | None = None
 
     def __len__(self) -> int:
         return len(self.chosen)
@@ -57,7 +57,7 @@ class DrawRecord:
 
     def ranks(self) -> list[int]:
         """Return for each element how many had been drawn from its input by then, itself included."""
-        if self.found is None:
+        if self.cached_ranks is None:
             order = np.argsort(self.chosen, kind="stable")
             grouped = self.chosen[order]
             numbers = np.arange(len(grouped))
@@ -65,17 +65,18 @@ class DrawRecord:
             first[1:][grouped[1:] == grouped[:-1]] = 0
             ranks = np.empty_like(numbers)
             ranks[order] = numbers + 1 - np.maximum.accumulate(first)
-            self.found = ranks.tolist()
-        return self.found
+            self.cached_ranks = ranks.tolist()
+        return self.cached_ranks
 
     def drawn(self, start: int, stop: int) -> Iterator[tuple[int, InputPlace]]:
         """Yield each input from which elements `start` to `stop` came, and its position after them."""
         counts = dict(zip(self.chosen[start:stop].tolist(), self.ranks()[start:stop], strict=True))
         return (
-            (index, InputPlace(self.place(index, count), self.before[index] + count)) for index, count in counts.items()
+            (index, InputPlace(self.position_of(index, count), self.before[index] + count))
+            for index, count in counts.items()
         )
 
-    def place(self, index: int, count: int) -> Place:
+    def position_of(self, index: int, count: int) -> Place:
         """Return the position of an input when `count` elements had been drawn from it."""
         for tickets, start in self.pieces[index]:
             if start + count <= len(tickets):
@@ -85,7 +86,7 @@ class DrawRecord:
 
 
 def rest(piece: DrawnPiece) -> Iterable[Ticket]:
-    return piece.tickets.part(piece.start, len(piece.tickets))
+    return piece.tickets.slice(piece.start, len(piece.tickets))
 
 
 class InputPositions(NamedTuple):

@@ -113,7 +113,7 @@ class MixtureReader:
                     break
                 pieces.setdefault(index, []).append(DrawnPiece(block.tickets, 0))
             elif index not in pieces:
-                pieces[index] = [DrawnPiece(*self.place(index))]
+                pieces[index] = [DrawnPiece(*self.position_of(index))]
             out.append(next(self.iterators[index]))
             turns.took(next(self.costs[index]))
             chosen.append(index)
@@ -129,9 +129,9 @@ class MixtureReader:
         if not self.left.any():
             return {}
         here = np.flatnonzero((self.left > 0) & (needed > 0)).tolist()
-        return {index: [DrawnPiece(*self.place(index))] for index in here}
+        return {index: [DrawnPiece(*self.position_of(index))] for index in here}
 
-    def place(self, index: int) -> tuple[Tickets, int]:
+    def position_of(self, index: int) -> tuple[Tickets, int]:
         """Return the position of an input: after how many elements of which tickets."""
         tickets = self.tickets[index]
         return tickets, len(tickets) - int(self.left[index])

@@ -125,7 +125,7 @@ class CostTurns:
         heapreplace(self.heap, (clock, self.ranks[index], index))
         self.log.append((index, self.cost[index], clock))
 
-    def passed(self) -> Callable[[int], dict[str, Position]]:
+    def positions(self) -> Callable[[int], dict[str, Position]]:
         """Return a function that gives the position after any number of the elements of this block."""
         begun, log = self.begun, self.log
 

@@ -81,7 +81,7 @@ class Chooser(Protocol):
         """Return the choices for at most `count` of the next elements; none at the end."""
         ...
 
-    def passed(self, count: int) -> Callable[[int], dict[str, Position]]:
+    def advance(self, count: int) -> Callable[[int], dict[str, Position]]:
         """Record that so many have been drawn; return a function that gives the position after any number of them."""
         ...
 
@@ -131,7 +131,7 @@ class Sampler:
         last: int = np.flatnonzero(likely)[-1]  # if rounding leads beyond it, it is chosen
         return np.minimum(found, last)
 
-    def passed(self, count: int) -> Callable[[int], dict[str, Position]]:
+    def advance(self, count: int) -> Callable[[int], dict[str, Position]]:
         start, ended = self.number, self.ended
         self.number += count
         self.chosen = self.chosen[count:]
@@ -183,7 +183,7 @@ class Follower:
     def select(self, mask: npt.NDArray[np.bool_]) -> None:
         self.chosen, self.places = self.chosen[mask], self.places[mask]
 
-    def passed(self, count: int) -> Callable[[int], dict[str, Position]]:
+    def advance(self, count: int) -> Callable[[int], dict[str, Position]]:
         tickets, places, ended = self.read.tickets, self.places, self.ended
         self.chosen, self.places = self.chosen[count:], self.places[count:]
 
@@ -253,7 +253,7 @@ async def mixture(
         drawn = await draws.draw(chosen)
         if drawn.items:
             count = len(drawn.items)
-            yield Block(drawn.items, history.note(chosen[:count], drawn, chooser.passed(count)), drawn.failed)
+            yield Block(drawn.items, history.note(chosen[:count], drawn, chooser.advance(count)), drawn.failed)
         if drawn.ended is not None:
             if stop:
                 return
@@ -268,7 +268,7 @@ async def mixture_in_turn(
     while same := turns.begin():
         chosen, drawn = await draws.draw_in_turn(turns, min(draws.draw_count(want), same), want)
         if drawn.items:
-            yield Block(drawn.items, history.note(chosen, drawn, turns.passed()), drawn.failed)
+            yield Block(drawn.items, history.note(chosen, drawn, turns.positions()), drawn.failed)
         if drawn.ended is not None:
             if stop:
                 return

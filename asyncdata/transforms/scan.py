@@ -147,15 +147,15 @@ class ScanStep(CallStep):
         after = self.since = before.then(group.tickets, self.state)
         again, self.again = self.again, max(0, self.again - len(group))
         block = Block(found, Scanned(group.tickets, before, after, self.node), Failure in set(map(type, found)))
-        return block.part(again, len(group)) if again else block
+        return block.slice(again, len(group)) if again else block
 
     async def over(self, group: Block) -> list[Any]:
         """Return the function's results for some elements. One that fails does not change the state."""
         if self.function.is_async:
-            return [await self.one_async(item, group.tickets[at]) for at, item in enumerate(group.items)]
-        return [self.one(item, group.tickets, at) for at, item in enumerate(group.items)]
+            return [await self.run_one_async(item, group.tickets[at]) for at, item in enumerate(group.items)]
+        return [self.run_one(item, group.tickets, at) for at, item in enumerate(group.items)]
 
-    def one(self, item: Any, tickets: Tickets, place: int) -> Any:
+    def run_one(self, item: Any, tickets: Tickets, place: int) -> Any:
         """Return the function's result for one element."""
         if type(item) is Failure:
             return item
@@ -164,7 +164,7 @@ class ScanStep(CallStep):
         except (Exception, CancelledError) as error:
             return self.function.failure(error, tickets[place])
 
-    async def one_async(self, item: Any, ticket: Ticket) -> Any:
+    async def run_one_async(self, item: Any, ticket: Ticket) -> Any:
         """Await the function on one element."""
         if type(item) is Failure:
             return item

@@ -280,13 +280,15 @@ class Sharder(Step):
             return Block([])
         found = Block.join([*self.waiting, mine])
         ready = len(found) - last
-        self.waiting = [mine.part(len(mine) - last, len(mine))]  # a part of `found` would hold earlier blocks in memory
-        return found.part(0, ready)
+        self.waiting = [
+            mine.slice(len(mine) - last, len(mine))
+        ]  # a part of `found` would hold earlier blocks in memory
+        return found.slice(0, ready)
 
     def masked(self, block: Block, mine: Block, before: ShardCount) -> Block:
         """Store an element that may pad a missing one, and mark these as real."""
         _, self.before_last = before.passing(len(block) - 1)
-        last = block.part(len(block) - 1, len(block))
+        last = block.slice(len(block) - 1, len(block))
         self.last = Block([another(last.items[0])], last.tickets, True) if last.failed else last
         return with_mask(mine, [True] * len(mine))
 

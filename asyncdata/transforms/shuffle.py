@@ -205,14 +205,16 @@ class Exchanges:
     def __init__(self, places: npt.NDArray[Any], size: int) -> None:
         self.places = places
         self.size = size
-        self.found: Moves | None = None
+        self.cached_moves: Moves | None = None
 
     @property
     def moves(self) -> Moves:
         """Which pushes out which, found when arrays ask for it."""
-        if self.found is None:  # not `cached_property`: its lock, up to Python 3.11, would stay held in a forked child
-            self.found = Moves.of(self.places, self.size)
-        return self.found
+        if (
+            self.cached_moves is None
+        ):  # not `cached_property`: its lock, up to Python 3.11, would stay held in a forked child
+            self.cached_moves = Moves.of(self.places, self.size)
+        return self.cached_moves
 
     def of(self, held: Any, values: Any) -> Any:
         """Put values into their slots, and return the values they replace: lists into a list, arrays into an array."""
@@ -333,21 +335,21 @@ class Shuffler(Step):
             self.after = block.tickets.at(len(block))
         filling = max(0, min(len(block), self.size - len(self.held)))  # another pipeline's buffer may have been larger
         if filling:
-            self.count(block.tickets.part(0, filling))
+            self.count(block.tickets.slice(0, filling))
             self.hold(block, filling)
         if filling == len(block):
             return Block([])
-        return self.exchange(block.part(filling, len(block)))
+        return self.exchange(block.slice(filling, len(block)))
 
     def put_back(self, block: Block) -> Block:
         """Put the elements back that were held; return the rest."""
         count = min(self.expected, len(block))
         self.hold(block, count)
         self.expected -= count
-        return block.part(count, len(block))
+        return block.slice(count, len(block))
 
     def hold(self, block: Block, count: int) -> None:
-        part = block if count == len(block) else block.part(0, count)
+        part = block if count == len(block) else block.slice(0, count)
         content = self.content(part)
         self.held.extend(content)
         self.tickets.extend(part.tickets)

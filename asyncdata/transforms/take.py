@@ -87,7 +87,7 @@ class Taker(Step):
     def feed(self, block: Block) -> Block:
         if self.count == EVERYTHING:
             return block
-        part = block if len(block) <= self.left else block.part(0, self.left)
+        part = block if len(block) <= self.left else block.slice(0, self.left)
         taken = self.count - self.left
         self.left -= len(part)
         self.done = self.left == 0

@@ -64,7 +64,7 @@ class TakeWhileStep(CallStep):
             if len(passed) < len(piece):
                 self.done = True
                 break
-        return Block(kept, group.tickets.part(0, len(kept)), Failure in set(map(type, kept)))
+        return Block(kept, group.tickets.slice(0, len(kept)), Failure in set(map(type, kept)))
 
     def call_all(self, piece: Block) -> list[Any]:
         """Return elements before the first for which the predicate is false; if it fails, the element is a failure."""

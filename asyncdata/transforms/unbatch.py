@@ -176,7 +176,7 @@ class Unbatcher(Step):
         if len(block) == 1:
             return self.rows(block)
         found = self.all_rows(block)
-        return Block.join([self.rows(block.part(at, at + 1)) for at in range(len(block))]) if found is None else found
+        return Block.join([self.rows(block.slice(at, at + 1)) for at in range(len(block))]) if found is None else found
 
     def all_rows(self, block: Block) -> Block | None:
         """Return the rows of all elements at once, if none failed and all are in arrays; else `None`."""
@@ -204,7 +204,7 @@ class Unbatcher(Step):
         count, element, skips = len(items) if columns is None else len(columns), block.tickets, self.skips
         rows = ChildTickets(element[0], Ordinals(0, count), lambda row: self.after(element, row, count, skips))
         out = Block(items, rows) if columns is None else Block.of_columns([columns], rows)
-        return out.part(skip, count) if skip else out
+        return out.slice(skip, count) if skip else out
 
     def columns(self, block: Block, place: int) -> ColumnBatch | None:
         """Return an element as columns, if possible: its own arrays, if no other step sees it."""
@@ -214,7 +214,7 @@ class Unbatcher(Step):
         """Return the failure of an entire element in its place."""
         skips = self.skips
         place = ChildTickets(block.tickets[0], NO_ROW, lambda row: self.after(block.tickets, row, 1, skips))
-        return Block([failure], place, True).part(skip, 1)
+        return Block([failure], place, True).slice(skip, 1)
 
     def after(self, element: Tickets, row: int, rows: int, skips: Sequence[int]) -> Position:
         """Return the position after so many rows of one element; `skips` is for those that follow."""
@@ -249,7 +249,7 @@ class RowTickets(Tickets):
     def at(self, count: int) -> Position:
         place = bisect_left(self.stops, count)
         begin = self.begin(place)
-        return after(self.base.part(place, place + 1), count - begin, self.stops[place] - begin, self.by_place)
+        return after(self.base.slice(place, place + 1), count - begin, self.stops[place] - begin, self.by_place)
 
 
 def after(element: Tickets, row: int, rows: int, by_place: bool) -> Position:

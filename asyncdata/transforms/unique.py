@@ -120,7 +120,7 @@ class SeenElements(Step):
             self.given.append(FilteredTickets(block.tickets, good))
         found = UniqueTickets(block.tickets, places, before, None if self.by_place else (self.given, given))
         late = bisect_left(places, past)
-        return Block(items, found, Failure in set(map(type, items))).part(late, len(items))
+        return Block(items, found, Failure in set(map(type, items))).slice(late, len(items))
 
     def at_once(self, block: Block) -> tuple[list[Any], list[int]] | None:
         """Do as `one_by_one`, without a loop; return `None`, having remembered nothing, where that cannot be done."""

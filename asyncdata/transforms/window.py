@@ -130,7 +130,7 @@ class Windower(Step):
             return self.feed_part(block)
         made: list[Block] = []
         for start, place in zip([0, *[place + 1 for place in lost]], [*lost, len(block)], strict=True):
-            made.append(self.feed_part(block.part(start, place)))
+            made.append(self.feed_part(block.slice(start, place)))
             if place < len(block):
                 made.append(self.pass_on(block, place))
         return Block.join([one for one in made if len(one)])
@@ -152,7 +152,7 @@ class Windower(Step):
         self.gap -= gone
         if gone == len(block):
             return Block([])
-        self.held.append(block.part(gone, len(block)) if gone else block)
+        self.held.append(block.slice(gone, len(block)) if gone else block)
         self.count += len(block) - gone
         ready = (self.count - self.frame.span) // self.frame.shift + 1
         return self.cut(ready) if ready > 0 else Block([])
@@ -175,7 +175,7 @@ class Windower(Step):
         while count and self.held:
             first = self.held.popleft()
             if len(first) > count:
-                self.held.appendleft(first.part(count, len(first)))
+                self.held.appendleft(first.slice(count, len(first)))
             count -= min(count, len(first))
 
     def flush(self) -> Iterator[Block]:
@@ -209,14 +209,14 @@ class WindowTickets(Tickets):
 
     def __getitem__(self, index: int) -> Tickets:
         places = self.places(index)
-        return self.base.part(places.start, places.stop) if places.step == 1 else FilteredTickets(self.base, places)
+        return self.base.slice(places.start, places.stop) if places.step == 1 else FilteredTickets(self.base, places)
 
     def at(self, count: int) -> Position:
         next_one, end = count * self.frame.shift, len(self.base)
         begin = min(next_one, end)
         if self.by_place:
             return [self.base.at(begin), next_one - begin]
-        return [replaying(self.base.at(end), [self.base.part(begin, end)]), next_one - begin]
+        return [replaying(self.base.at(end), [self.base.slice(begin, end)]), next_one - begin]
 
 
 def open_members(items: Sequence[Any], make: Make, where: str = "") -> Any:

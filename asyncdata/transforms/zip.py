@@ -80,8 +80,8 @@ class Zip(Node):
                             return
                         held[index] = block
                 rows = min(want.items, *map(len, held)) if len(held) > 1 else min(want.items, len(held[0]))
-                yield self.joined([block.part(0, rows) for block in held])
-                held = [block.part(rows, len(block)) for block in held]
+                yield self.joined([block.slice(0, rows) for block in held])
+                held = [block.slice(rows, len(block)) for block in held]
 
     def joined(self, parts: list[Block]) -> Block:
         """Put rows together; a row with a failure in it is that failure."""

@@ -504,7 +504,7 @@ class ChannelQueue:
         chunk = self.chunks.popleft()
         self.bytes -= chunk.nbytes
         if self.limit is not None:
-            self.limit.passed(chunk.admission)
+            self.limit.count_read(chunk.admission)
 
     def stats(self) -> dict[str, float]:
         """Return the counts of items, bytes and senders, and the staleness."""

@@ -130,7 +130,7 @@ class BodyDecoder:
         if self.decode is not None or self.form == "bytes":
             if len(body) > self.max_item_bytes:
                 raise self.too_long(1)
-            return [body if self.decode is None else self.made(body, None)]
+            return [body if self.decode is None else self.call_decode(body, None)]
         if len(body) > self.max_item_bytes:
             self.check_elements(body)
         found = self.parsed(body)
@@ -202,13 +202,13 @@ class BodyDecoder:
         if isinstance(self.decode, Schema):
             return self.typed(self.decode, line, number)
         if self.decode is not None:
-            return self.made(line, number)
+            return self.call_decode(line, number)
         try:
             return json_decoder().decode(line)
         except (ValueError, RecursionError) as error:
             raise malformed(error, number, line) from None
 
-    def made(self, data: bytes, line: int | None) -> Any:
+    def call_decode(self, data: bytes, line: int | None) -> Any:
         """Return what the user's function makes from some bytes."""
         try:
             return cast("Decode", self.decode)(data)

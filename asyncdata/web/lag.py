@@ -163,7 +163,7 @@ class LagLimit:
         admission.used = True
         return admission
 
-    def passed(self, admission: Admission | None) -> None:
+    def count_read(self, admission: Admission | None) -> None:
         """Count a send that was read, or dropped as stale."""
         self.read += 1
         self.release(admission)

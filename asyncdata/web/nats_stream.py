@@ -130,7 +130,7 @@ class NatsReader(QueueReader[int]):
         try:
             told = await self.ask(f"STREAM.INFO.{self.source.stream}")
         except missing:
-            if self.made is None and self.offset is None:
+            if self.created is None and self.offset is None:
                 raise PlanError(f"{self.name}: there is no such stream") from None
             raise self.renewed("there is none now") from None
         self.check_made(told["created"])

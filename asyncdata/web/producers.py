@@ -71,7 +71,7 @@ class Producers:
             return
         offset = self.reading.read().offset
         while self.unread and self.unread[0][0] <= offset:
-            self.limit.passed(self.unread.popleft()[1])
+            self.limit.count_read(self.unread.popleft()[1])
 
     def release(self, admission: Admission) -> None:
         """End an admission with which nothing was sent."""

@@ -58,7 +58,7 @@ class QueueReader(Generic[Offset]):
         """What is known of the messages behind that offset, or from the expected one on; `None` if nothing is."""
         self.known_before: Any = None
         """What was known before the messages that were returned last."""
-        self.made: str | None = None
+        self.created: str | None = None
         """When the stream was made, or what else distinguishes it from another one of the same name."""
         self.connected = False
 
@@ -91,7 +91,7 @@ class QueueReader(Generic[Offset]):
     def state(self, at: Offset | None, after: Offset | None, known: Any) -> dict[str, Any] | ResumeError:
         """Return the state of the message `at` an offset, or `after` one; or the error that says why there is none."""
         if self.group is None:
-            return {"queue": self.name, "at": at, "after": after, "known": known, "made": self.made}
+            return {"queue": self.name, "at": at, "after": after, "known": known, "made": self.created}
         return ResumeError(
             f"{self.name}: messages for {self.group!r} are acknowledged and not delivered again, so there is no state; "
             "a reader without it resumes from states"
@@ -106,11 +106,11 @@ class QueueReader(Generic[Offset]):
                 "arguments that it was saved with"
             )
         self.offset, self.expected = after, at
-        self.known, self.made = state.get("known"), state.get("made")  # earlier states have neither
+        self.known, self.created = state.get("known"), state.get("made")  # earlier states have neither
 
     def check_made(self, made: str) -> None:
         """Raise if the stream is not the one that was read before."""
-        before, self.made = self.made, made
+        before, self.created = self.created, made
         if before is not None and before != made:
             raise self.renewed(f"this one was made at {made}, that one at {before}")
 

@@ -32,7 +32,7 @@ class HttpStreamed(AsyncIterated):
 
     def pump(self, scope: Scope, place: StreamPlace) -> IteratorBridge:
         start = partial(self.start, place.state)
-        return LoopBridge(scope, scope.home, start, place.first, attrgetter("has_id"), place.failures)
+        return LoopBridge(scope, scope.consumer_loop, start, place.first, attrgetter("has_id"), place.failures)
 
     def start(self, state: str | None) -> tuple[AsyncIterator[Any], Notify | None]:
         reader, notify = super().start(state)

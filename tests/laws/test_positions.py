@@ -59,7 +59,7 @@ def test_positions_depend_on_the_element_alone(step: Step, data: st.DataObject) 
     places = [(block.tickets, count) for block in blocks for count in range(len(block) + 1)][:FEW]
     told = [json.dumps(tickets.at(count)) for tickets, count in places]
     assert [json.dumps(tickets.at(count)) for tickets, count in reversed(places)] == told[::-1]
-    for tickets in chain.from_iterable([block.tickets, block.tickets.part(1, len(block))] for block in blocks):
+    for tickets in chain.from_iterable([block.tickets, block.tickets.slice(1, len(block))] for block in blocks):
         if len(tickets) and isinstance(first := tickets[0], int) and tickets.run_from(first):
             assert [*tickets] == [*range(first, first + len(tickets))]
     for number, block in enumerate(blocks[:3]):

@@ -379,7 +379,7 @@ def test_many_parts_under_faults_are_whole(server: Web) -> None:
 
         async def one(start: int, stop: int) -> None:
             async with slots:
-                assert bytes((await store.part(path, start, stop)).data) == content[start:stop]
+                assert bytes((await store.read_part(path, start, stop)).data) == content[start:stop]
 
         await asyncio.gather(*[one(*span) for span in spans])
 

@@ -17,9 +17,9 @@ def block(*items: object, start: int = 0) -> Block:
 
 def test_a_part_knows_whether_something_in_it_failed() -> None:
     whole = block(0, OOPS, 2, 3)
-    assert whole.part(0, 2).failed
-    assert not whole.part(2, 4).failed
-    assert list(whole.part(2, 4).tickets) == [2, 3]
+    assert whole.slice(0, 2).failed
+    assert not whole.slice(2, 4).failed
+    assert list(whole.slice(2, 4).tickets) == [2, 3]
 
 
 def test_pieces_of_a_good_block_are_the_block_itself() -> None:
@@ -48,7 +48,7 @@ def test_tickets_of_children_name_their_parent() -> None:
 def test_cutting_and_joining_changes_nothing(items: list[object], data: st.DataObject) -> None:
     whole = block(*items)
     cut = data.draw(st.integers(0, len(items)))
-    parts = [part for part in (whole.part(0, cut), whole.part(cut, len(items))) if part.items]
+    parts = [part for part in (whole.slice(0, cut), whole.slice(cut, len(items))) if part.items]
     again = Block.join(parts)
     assert (again.items, list(again.tickets), again.failed) == (whole.items, list(whole.tickets), whole.failed)
     assert [item for piece in whole.pieces() for item in piece.items] == items

@@ -126,9 +126,9 @@ def test_only_all_of_a_run_are_one(places: list[int]) -> None:
 
 def test_tickets_between_two_places_are_those_one_by_one() -> None:
     parts = [Ordinals(3, 5), ExplicitTickets([(0, 1), "a", 7], lambda count: count), Ordinals(9, 9), Ordinals(1, 4)]
-    joined = JoinedTickets([*parts, JoinedTickets(parts).part(1, 6)])
+    joined = JoinedTickets([*parts, JoinedTickets(parts).slice(1, 6)])
     tickets = [joined[place] for place in range(len(joined))]
     for start in range(len(joined) + 1):
         for stop in range(start, len(joined) + 1):
             assert [*joined.between(start, stop)] == tickets[start:stop]
-            assert [*joined.part(start, stop)] == tickets[start:stop]
+            assert [*joined.slice(start, stop)] == tickets[start:stop]

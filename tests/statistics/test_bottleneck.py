@@ -294,7 +294,13 @@ def test_a_filter_is_not_told_to_run_in_processes_itself(monkeypatch: pytest.Mon
 
 def merged(**step: Any) -> Statistics:
     """What ten seconds tell of an interleave of datasets whose map computes for 9 ms, in the pipeline's thread."""
-    inner = {"kind": "merge", "inner": "map(decode)", "opened": 16, "step": "interleave(read)", "where": "inline"}
+    inner = {
+        "kind": "merge",
+        "inner": "map(decode)",
+        "open_datasets": 16,
+        "step": "interleave(read)",
+        "where": "inline",
+    }
     alone = {"worker_seconds": 0.0, "cpu_seconds": 0.0, "workers": 0, "own_seconds": 9.0, "p50": 1e-5}
     found = measured(**{**inner, **alone, **step})
     return dataclasses.replace(found, thread_seconds=9.5, process_seconds=9.9)

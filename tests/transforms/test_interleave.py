@@ -286,7 +286,7 @@ def test_statistics_name_the_function_inside_the_datasets() -> None:
     with datasets_of().iterate() as elements:
         _ = list(elements)
         step = elements.stats().steps[1]
-    assert (step.kind, step.where, step.inner, step.opened) == ("merge", "inline", "map(computed)", 16)
+    assert (step.kind, step.where, step.inner, step.open_datasets) == ("merge", "inline", "map(computed)", 16)
     assert "in map(computed) of its datasets" in elements.bottleneck().evidence
     with ad.Dataset.range(4).interleave(lambda x: ad.Dataset.range(x, x + 3)).iterate() as elements:
         _ = list(elements)

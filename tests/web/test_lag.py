@@ -41,7 +41,7 @@ def test_no_more_than_so_many_are_read_between_an_admission_and_its_send(most: i
             admission_of = sent.pop(0)
             if admission_of is not None:
                 widest = max(widest, read - since[admission_of])
-            limit.passed(admission_of)
+            limit.count_read(admission_of)
             read += 1
         assert limit.pending == len(working) + len(sent)
     assert widest == most

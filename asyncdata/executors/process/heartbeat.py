@@ -26,7 +26,7 @@ class WorkerPosition(NamedTuple):
     """The current group of a worker, 0 if none, and the place in it, if it works one by one."""
 
     group: int
-    place: int
+    element: int
 
 
 NOTHING: Final = WorkerPosition(0, 0)

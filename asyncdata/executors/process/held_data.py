@@ -166,7 +166,7 @@ def row(line: str) -> tuple[int, int, str, int, tuple[int, int], str]:
     return start, end, rights, int(offset, 16), (os.makedev(major, minor), int(inode)), "".join(name)
 
 
-class Parts:
+class OutOfBandMemory:
     """The memory that is not a part of a pickle, and its owners. With this in the pickler itself, it would hold itself,
     and all that it has pickled."""
 
@@ -196,7 +196,7 @@ class HeldDataPickler(ByValuePickler):
     def __init__(self, functions: bool = True, private: bool = False) -> None:
         self.private = private
         self.target = io.BytesIO()
-        self.parts = Parts()
+        self.parts = OutOfBandMemory()
         CloudPickler.__init__(self, self.target, 5, buffer_callback=self.parts.takes)
         self.functions = functions
         self.files: dict[int, MappedFile | None] = {}
@@ -266,10 +266,10 @@ class HeldDataPickler(ByValuePickler):
         key = id(root)
         if key not in self.files:
             self.parts.owners.append(root)
-            self.files[key] = self.found(root)
+            self.files[key] = self.mapped_file(root)
         return self.files[key]
 
-    def found(self, root: np.memmap[Any, Any]) -> MappedFile | None:
+    def mapped_file(self, root: np.memmap[Any, Any]) -> MappedFile | None:
         if root.filename is None or root.mode == "c":
             return None
         path = os.path.abspath(os.fspath(root.filename))

@@ -415,7 +415,7 @@ class WorkerPool:
             job = self.jobs.get(mark.group)
             if job is not None and code is not None and not process.is_ending:  # as the pool ends the others
                 suspects += 1
-                job.died(mark.place, code)
+                job.died(mark.element, code)
         self.unproductive = 0 if self.settled or suspects else self.unproductive + 1
         self.settled = 0
         if heartbeats is not None:

@@ -36,10 +36,10 @@ __all__ = (
     "carry_out",
     "crashed",
     "fit",
-    "opened",
     "reached",
     "sent_back",
     "sent_to_worker",
+    "unpack_item",
 )
 
 
@@ -272,7 +272,7 @@ def sent_back(block: Block, outcome: TaskResult, label: str) -> Block:
         found = sorted([*((good[place], item) for place, item in found), *bad], key=lambda pair: pair[0])
     if batches:
         return Block([rejoined(block.items[place], rows, label) for place, rows in found], block.tickets)
-    items = [opened(item, block.tickets, place, label) for place, item in found]
+    items = [unpack_item(item, block.tickets, place, label) for place, item in found]
     pickled_by_value = len(found) == len(block)
     tickets = block.tickets if pickled_by_value else FilteredTickets(block.tickets, [place for place, _ in found])
     return Block(items, tickets, Failure in set(map(type, items)))
@@ -282,11 +282,11 @@ def rejoined(batch: Block, rows: list[Any], label: str) -> Block:
     """Return the results of a batch as a block; earlier failures stay."""
     items = list(batch.items)
     for place, row in zip(good_places(batch), rows, strict=True):
-        items[place] = opened(row, batch.tickets, place, label)
+        items[place] = unpack_item(row, batch.tickets, place, label)
     return Block(items, batch.tickets, Failure in set(map(type, items)))
 
 
-def opened(item: Any, tickets: Tickets, place: int, label: str) -> Any:
+def unpack_item(item: Any, tickets: Tickets, place: int, label: str) -> Any:
     """Return an item as it is in this process."""
     if type(item) is IsolatedElement:
         try:
@@ -348,7 +348,7 @@ def in_time(work: GroupWork, block: Block, term: Deadline, empty: Empty) -> tupl
     part_term = Deadline(term.step if work.rows is None else max(1, step // CHECKS), inf, term.dropped)
     term.check()
     while place < count and (not place or not term.over):
-        parts.append(work.attempt(block.part(place, place + step), part_term, empty)[0])
+        parts.append(work.attempt(block.slice(place, place + step), part_term, empty)[0])
         place += step
     return Block.join(parts), min(place, count)
 
@@ -367,7 +367,7 @@ def received(sent: TaskInput, label: str) -> Block:
 def unsealed(items: list[Any], tickets: GroupTickets, label: str) -> Block:
     """Return elements as a block, those that were pickled by themselves unpickled."""
     if IsolatedElement in set(map(type, items)):
-        items = [opened(item, tickets, place, label) for place, item in enumerate(items)]
+        items = [unpack_item(item, tickets, place, label) for place, item in enumerate(items)]
         return Block(items, tickets, Failure in set(map(type, items)))
     return Block(items, tickets)
 
@@ -376,7 +376,7 @@ def one_by_one(work: GroupWork, block: Block, task: Task, mark: Callable[[int], 
     """Do the work on one element after the other; an element that caused two deaths is not processed again."""
     parts: list[Block] = []
     for place in range(len(block)):
-        one = block.part(place, place + 1)
+        one = block.slice(place, place + 1)
         mark(place)
         crash = (task.blamed or {}).get(place)
         parts.append(work.run(one) if crash is None else crashed(work, one, crash))
@@ -387,7 +387,7 @@ def crashed(work: GroupWork, one: Block, words: str) -> Block:
     """Return the failure of an element that kills workers."""
     if type(one.items[0]) is Block:
         rows: Block = one.items[0]
-        parts = [crashed(work, rows.part(row, row + 1), words) for row in range(len(rows))]
+        parts = [crashed(work, rows.slice(row, row + 1), words) for row in range(len(rows))]
         return Block([Block.join(parts)], one.tickets)
     if type(one.items[0]) is Failure:  # it had failed before
         return one

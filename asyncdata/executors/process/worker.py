@@ -193,7 +193,7 @@ def do(order: TaskRequest) -> TaskReply:
     try:
         writer = SlotWriter(state.slots, state.drafted)
         try:
-            return TaskReply(writer.settled(made(order, state, writer)), False)
+            return TaskReply(writer.settled(run_task(order, state, writer)), False)
         finally:
             state.drafted = writer.wanted
             writer.drop()
@@ -203,11 +203,11 @@ def do(order: TaskRequest) -> TaskReply:
         state.heartbeats.write(0)
 
 
-def made(order: TaskRequest, state: WorkerState, writer: SlotWriter) -> Message:
+def run_task(order: TaskRequest, state: WorkerState, writer: SlotWriter) -> Message:
     """Do the work of a task and return its outcome as a payload; nothing of it stays here except what its functions
     hold."""
     work = state.learn(order.function, order.released)
-    task = opened(state, order.task)
+    task = unpack_task(state, order.task)
     with giving(writer.allocate) if work.rows is None else nullcontext():  # else rows of batches are given
         mark, dropped = partial(state.heartbeats.write, order.group), partial(state.heartbeats.is_dropped, order.group)
         outcome = carry_out(work, task, mark, writer.empty, dropped)
@@ -219,7 +219,7 @@ def made(order: TaskRequest, state: WorkerState, writer: SlotWriter) -> Message:
     return payload
 
 
-def opened(state: WorkerState, payload: Message) -> Task:
+def unpack_task(state: WorkerState, payload: Message) -> Task:
     """Return a task that has arrived."""
     try:
         return state.attached.open(payload)

@@ -96,7 +96,7 @@ class PickledWorkers(Workers):
         """Return a task as it travels."""
         raise NotImplementedError
 
-    def opened(self, reply: Any) -> TaskResult | RemoteError:
+    def unpack_reply(self, reply: Any) -> TaskResult | RemoteError:
         """Return the outcome of a group that has arrived."""
         raise NotImplementedError
 
@@ -150,7 +150,7 @@ class PickledWorkers(Workers):
         if isinstance(reply, BaseException):
             raise reply
         try:
-            answer = self.opened(reply)
+            answer = self.unpack_reply(reply)
         except MemoryError:
             raise
         except Exception as error:
@@ -163,7 +163,7 @@ class PickledWorkers(Workers):
         group.count = reached(group.what, answer)
         self.pace.measured(group.count, answer.worked)
         what = group.what
-        return sent_back(what if group.count == len(what) else what.part(0, group.count), answer, self.work.label)
+        return sent_back(what if group.count == len(what) else what.slice(0, group.count), answer, self.work.label)
 
 
 class ProcessWorkers(PickledWorkers):
@@ -197,7 +197,7 @@ class ProcessWorkers(PickledWorkers):
     def packed(self, task: Task) -> Message:
         return pack(task, self.pool.slots, INPUT_INLINE, dump=dump_by_value if self.by_value else dumps)
 
-    def opened(self, reply: TaskReply) -> TaskResult | RemoteError:
+    def unpack_reply(self, reply: TaskReply) -> TaskResult | RemoteError:
         answer: TaskResult | RemoteError = self.pool.attached.open(reply.payload, self.copied)
         if isinstance(answer, RemoteError) or self.work.rows is not None:
             return answer
@@ -341,7 +341,7 @@ class ExecutorWorkers(Workers):
             return
         self.hand_over()
         try:
-            outcome = self.opened(future.result())
+            outcome = self.unpack_outcome(future.result())
             if outcome is None and group not in self.resent:  # the calls are made again
                 self.apart = True
                 self.resent.add(group)
@@ -351,14 +351,14 @@ class ExecutorWorkers(Workers):
             group.seconds, group.count = outcome.seconds, reached(group.what, outcome)
             group.retries, group.functions = outcome.retries, outcome.functions
             self.pace.measured(group.count, outcome.worked)
-            group.result = sent_back(group.what.part(0, group.count), outcome, self.tasks.work.label)
+            group.result = sent_back(group.what.slice(0, group.count), outcome, self.tasks.work.label)
         except BaseException as error:  # ends the pipeline, not the executor's thread
             group.error = error
         group.done = True
         finished(group)
 
     @staticmethod
-    def opened(outcome: TaskResult | IsolatedElement) -> TaskResult | None:
+    def unpack_outcome(outcome: TaskResult | IsolatedElement) -> TaskResult | None:
         """Return an outcome as it is in this process, `None` if it cannot be unpickled at once."""
         try:
             return pickle.loads(outcome.pickled) if isinstance(outcome, IsolatedElement) else outcome
