@@ -4,7 +4,8 @@ A log is text, one JSON value a line. Each run, from its start or from a state, 
 share, how many elements had been delivered before (`begin`) and the time. A list follows for each element: its number
 in the epoch, its ticket as in an origin, or `null` if that is not known, and a third item, 1, if it failed; or a dict
 for many that are alike: the first one and how many they are (`steps`), how many members each has if they are batches
-(`each`), and the tickets of all (`of`). A dict says where the run continues after so many elements (`at`, `position`),
+(`each`), and the tickets of all (`of`), or their places in an order that can be computed again, which a dict before it
+describes (`order`, a hash of it). A dict says where the run continues after so many elements (`at`, `position`),
 as in a state. All that is written at once ends with a dict that says why (`state`, `end`, `left`, `more`), after how
 many elements, and has a hash of the run up to there: so a damaged file, or one that two runs wrote at once, is seen. A
 run that goes on in another part begins there in the same way, with the last hash of the part before (`follows`).
@@ -29,7 +30,8 @@ from asyncdata.runtime.tickets import Position, Tickets, encode
 
 __all__ = ("FORMAT", "HEAD", "Occasion", "RunLog", "chained")
 
-FORMAT: Final = 1
+FORMAT: Final = 2
+"""Logs of format 1 have no orders."""
 
 HEAD: Final = ("log", "each", "follows", "begin", "time")
 """What the beginning of a run has besides what all its states share."""
@@ -59,6 +61,8 @@ class RunLog:
         self.left_in = left_in
         self.each = each
         self.pending = Delivered()
+        self.orders = set[str]()
+        """The names of the orders that are in this part."""
         self.chain = b""
         self.bytes_since = 0
         """How much was written since the last position."""
@@ -91,12 +95,14 @@ class RunLog:
     def add_tickets(self, tickets: Tickets, start: int, stop: int) -> None:
         """Note elements of a block, together where that can be."""
         try:
-            found = tickets.members(start, stop)
-            if found is not None:
-                members, sizes = found
-                self.noted = self.pending.add_alike(self.noted, members, 0, len(members), sizes)
+            members, sizes = tickets.members(start, stop) or (tickets.part(start, stop), None)
+            ordered = members.ordered(0, len(members))
+            if ordered is None and stop - start > 1 and ends_in_order(members):
+                middle = (start + stop) // 2  # one order ends here, and another begins
+                self.add_tickets(tickets, start, middle)
+                self.add_tickets(tickets, middle, stop)
             else:
-                self.noted = self.pending.add_alike(self.noted, tickets, start, stop)
+                self.noted = self.pending.add_alike(self.noted, members, sizes, ordered)
         except (ValueError, OverflowError):
             self.add_singly(tickets, start, stop)
 
@@ -105,7 +111,9 @@ class RunLog:
         for ticket in tickets.between(start, stop):
             if isinstance(ticket, Tickets):
                 with suppress(ValueError, OverflowError):
-                    self.noted = self.pending.add_alike(self.noted, ticket, 0, len(ticket), [len(ticket)])
+                    self.noted = self.pending.add_alike(
+                        self.noted, ticket, [len(ticket)], ticket.ordered(0, len(ticket))
+                    )
                     continue
             self.add_encoded([encode(ticket)], False)
 
@@ -139,13 +147,14 @@ class RunLog:
             part = self.files.next_part()
             chain = self.chain if part == self.files.part else b""
             lines = [] if chain else self.head(header())
-            lines += self.pending.lines()
+            orders = {*self.orders} if chain else set[str]()
+            lines += self.pending.lines(orders)
             if position is not None:
                 lines += self.where(position, sum(map(len, lines)), "unordered" in header())
             body = "".join([f"{line}\n" for line in lines]).encode()
             chain, first = chained(chain, body, why, self.noted), not chain
             self.files.write(part, body + f"{text_of({why: self.noted, 'sum': chain.hex()})}\n".encode(), first)
-            self.chain, self.pending, self.last = chain, Delivered(), now
+            self.chain, self.pending, self.last, self.orders = chain, Delivered(), now, orders
 
     def where(self, position: Callable[[], Position], new: int, unordered: bool) -> list[str]:
         """Return the line of a position, where it may be needed and does not make the log more than twice as long."""
@@ -163,6 +172,12 @@ class RunLog:
         begin, follows = (self.begin, {}) if self.last is None else (self.last[0], {"follows": self.chain.hex()})
         line = text_of({"log": FORMAT, **header, **each, **follows, "begin": begin, "time": time})
         return [line] if follows else [line, *at(begin, lambda: self.first)]
+
+
+def ends_in_order(tickets: Tickets) -> bool:
+    """Return whether the first or the last of some elements stands in an order that can be computed again."""
+    count = len(tickets)
+    return any(tickets.ordered(place, place + 1) is not None for place in ((0, count - 1) if count else ()))
 
 
 def encoded(tickets: Tickets | None, start: int, stop: int) -> list[Any]:

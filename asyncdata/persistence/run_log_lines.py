@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from hashlib import blake2b
 from itertools import accumulate, chain, pairwise
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from asyncdata.runtime.orders import Order, Ordered
 from asyncdata.runtime.position_codec import FEW, Columns, columns_of, join_columns, pack_columns, rows_of, shape_of
 from asyncdata.runtime.tickets import Tickets
 
-__all__ = ("Delivered", "text_of")
+__all__ = ("Delivered", "name_of_order", "text_of")
 
 COMPACT: Final = json.JSONEncoder(separators=(",", ":"))
 
 MANY: Final = 1 << 12
 """So many batches, or other elements, are written at once if no state is asked for."""
+
+WORTH: Final = 256
+"""Fewer elements of an order take less room one by one than as places."""
 
 MANY_TICKETS: Final = 1 << 16
 """So many elements and members of batches are."""
@@ -31,16 +37,22 @@ class Alike(NamedTuple):
     """How many tickets the columns have."""
     sizes: Sequence[int] | None = None
     """How many members each batch has."""
+    order: Order | None = None
+    """If there is one, the columns are places in it."""
 
     @property
     def steps(self) -> int:
         """How many elements they are."""
         return self.length if self.sizes is None else len(self.sizes)
 
+    def listed(self) -> Alike:
+        """Return them with their tickets instead of places."""
+        return self if self.order is None else self._replace(columns=self.order.columns(self.columns), order=None)
+
     def goes_on(self, other: Alike) -> bool:
         """Return whether the other ones can be in one line with these."""
         same = (self.sizes is None) == (other.sizes is None)
-        return same and shape_of(self.columns) == shape_of(other.columns)
+        return same and self.order == other.order and shape_of(self.columns) == shape_of(other.columns)
 
 
 class Delivered:
@@ -64,24 +76,24 @@ class Delivered:
         self.parts[place] = line_of(place, ticket, failed)
         return place + 1
 
-    def add_alike(self, place: int, tickets: Tickets, start: int, stop: int, sizes: Sequence[int] | None = None) -> int:
+    def add_alike(self, place: int, tickets: Tickets, sizes: Sequence[int] | None, ordered: Ordered | None) -> int:
         """Take elements with these tickets, or batches of so many of them, from a place on; return the place after
         them; `ValueError` if they are not alike."""
-        columns = tickets.ordinals(start, stop)
+        order, columns = ordered or (None, tickets.ordinals(0, len(tickets)))
         if columns is None:
-            columns = columns_of([*tickets.between(start, stop)])
-        found = Alike(columns, stop - start, sizes)
+            columns = columns_of([*tickets.between(0, len(tickets))])
+        found = Alike(columns, len(tickets), sizes, order)
         self.parts[place] = found
         self.size += found.length
         return place + found.steps
 
-    def lines(self) -> Iterator[str]:
-        """Yield the lines of all."""
+    def lines(self, orders: set[str]) -> Iterator[str]:
+        """Yield the lines of all; each order's before the first that has places in it, if it is not in `orders`."""
         group: list[Alike] = []
         first = place = 0
-        for begin, part in self.parts.items():
+        for begin, part in self.with_orders_worth_it(orders).items():
             if group and not (isinstance(part, Alike) and begin == place and group[0].goes_on(part)):
-                yield from lines_of(first, group)
+                yield from lines_of(first, group, orders)
                 group = []
             if isinstance(part, str):
                 yield part
@@ -90,14 +102,38 @@ class Delivered:
                 group.append(part)
                 place = begin + part.steps
         if group:
-            yield from lines_of(first, group)
+            yield from lines_of(first, group, orders)
+
+    def with_orders_worth_it(self, known: set[str]) -> dict[int, str | Alike]:
+        """Return the parts, with tickets instead of places in orders whose lines would make the log longer."""
+        sizes = Counter[tuple[int, ...]]()
+        for part in self.parts.values():
+            if isinstance(part, Alike) and part.order is not None:
+                sizes[id_of(part.order)] += part.length
+        few = {name for name, size in sizes.items() if size < (min(FEW, WORTH) if known else WORTH)}
+        return {
+            place: part.listed() if isinstance(part, Alike) and part.order and id_of(part.order) in few else part
+            for place, part in (self.parts.items() if few else ())
+        } or self.parts
 
 
-def lines_of(first: int, group: Sequence[Alike]) -> Iterator[str]:
+def id_of(order: Order) -> tuple[int, ...]:
+    """Return by what orders are told from each other."""
+    return (order.key, *order.turns)
+
+
+def lines_of(first: int, group: Sequence[Alike], orders: set[str]) -> Iterator[str]:
     """Yield one line for elements whose tickets are alike, or a line for each if they are few."""
     columns, count = join_columns([part.columns for part in group]), sum(part.length for part in group)
     sizes = None if group[0].sizes is None else [*chain.from_iterable(part.sizes or () for part in group)]
-    found = run_of(columns) or (pack_columns(columns, count) if count >= FEW else None)
+    order, found = group[0].order, None
+    if order is not None:
+        name, line = line_of_order(order)
+        if name not in orders:
+            orders.add(name)
+            yield line
+        found = {"order": name, **(progression_of(columns) or pack_columns(columns, count))}
+    found = found or run_of(columns) or (pack_columns(columns, count) if count >= FEW else None)
     if found is not None:
         each = {} if sizes is None else {"each": sizes[0] if len({*sizes}) == 1 else sizes}
         yield text_of({"steps": [first, sum(part.steps for part in group)], **each, "of": found})
@@ -107,6 +143,25 @@ def lines_of(first: int, group: Sequence[Alike]) -> Iterator[str]:
         rows = [{"of": rows[begin:stop]} for begin, stop in pairwise(accumulate(sizes, initial=0))]
     for place, row in enumerate(rows, first):
         yield line_of(place, row)
+
+
+def line_of_order(order: Order) -> tuple[str, str]:
+    """Return the name of an order in a log, which is a hash of it, and its line."""
+    turns = {"turns": order.turns} if order.turns else {}
+    described = {**order.described(), **turns}
+    name = name_of_order(described)
+    return name, text_of({"order": name, **described})
+
+
+def name_of_order(described: Mapping[str, Any]) -> str:
+    """Return a hash of an order as JSON."""
+    return blake2b(text_of(described).encode(), digest_size=8).hexdigest()
+
+
+def progression_of(columns: Columns) -> dict[str, list[int]] | None:
+    """Return the first of numbers that grow in equal steps, how many they are, and the step; `None` for others."""
+    step = int(columns[1] - columns[0]) if len(columns) > 1 else 1
+    return {"run": [int(columns[0]), len(columns), step]} if (np.diff(columns) == step).all() else None
 
 
 def run_of(columns: Columns) -> dict[str, list[int]] | None:

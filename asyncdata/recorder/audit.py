@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple, Protocol, TypeAlias, cast
 
 import numpy as np
 
-from asyncdata.recorder.log_reader import Logs, PackedTickets, Run, Step, TicketSpan, rank_words, ticket_of
+from asyncdata.recorder.log_reader import DAMAGED, Logs, PackedTickets, Run, Step, TicketSpan, rank_words, ticket_of
 from asyncdata.recorder.record_hashes import Hashes, hashes_of_columns, hashes_of_leaves
 from asyncdata.runtime.position_codec import unpack_columns
 from asyncdata.runtime.tickets import Ticket, Tickets, plain
@@ -20,9 +20,6 @@ __all__ = ("Audit", "Delivered", "Expected", "audit", "leaves_of")
 
 MOST: Final = 10
 """The most records and gaps of one kind that are named."""
-
-DAMAGED: Final = (ValueError, TypeError, LookupError, OverflowError)
-"""What is raised for a ticket that is none."""
 
 Shares: TypeAlias = tuple[tuple[int, int], ...]
 """Which share of each step that divides the data a process gets: of how many, which."""

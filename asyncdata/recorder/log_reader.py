@@ -7,20 +7,28 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import accumulate, pairwise
-from typing import Any, NamedTuple, TypeGuard, cast
+from typing import Any, Final, NamedTuple, TypeGuard, cast
 
 import numpy as np
+import numpy.typing as npt
 
 from asyncdata.checkpoint import shares_of
 from asyncdata.errors import DataLossError, PlanError
 from asyncdata.graph.node import Node
 from asyncdata.persistence.run_log import FORMAT, chained
 from asyncdata.persistence.run_log_files import contents, log_path, parts_of
+from asyncdata.persistence.run_log_lines import name_of_order
+from asyncdata.recorder.orders import order_of
 from asyncdata.runtime.json_text import parse_json
+from asyncdata.runtime.orders import Order
 from asyncdata.runtime.position_codec import Columns, rows_of, unpack_columns
 from asyncdata.runtime.tickets import END, Position, ReplayedTickets, Ticket, decode, encode
 
+DAMAGED: Final = (ValueError, TypeError, LookupError, OverflowError)
+"""What is raised for a ticket or an order that is none."""
+
 __all__ = (
+    "DAMAGED",
     "Logs",
     "PackedTickets",
     "Run",
@@ -35,13 +43,14 @@ __all__ = (
 
 
 class PackedTickets:
-    """The tickets of many elements, or of the members of many batches, as JSON."""
+    """The tickets of many elements, or of the members of many batches, as JSON, or their places in one of `orders`."""
 
-    __slots__ = ("count", "of")
+    __slots__ = ("count", "of", "orders")
 
-    def __init__(self, of: dict[str, Any], count: int) -> None:
+    def __init__(self, of: dict[str, Any], count: int, orders: Mapping[str, Order]) -> None:
         self.of = of
         self.count = count
+        self.orders = orders
 
     def columns(self) -> Columns:
         """Return them as columns; `ValueError` or another error if they are damaged."""
@@ -49,7 +58,8 @@ class PackedTickets:
         count: int = self.of["packed"] if run is None else run[1]
         if count != self.count:
             raise ValueError(f"{count} tickets of {self.count}")
-        return unpack_columns(self.of) if run is None else np.arange(run[0], run[0] + count)
+        found = unpack_columns(self.of) if run is None else in_steps(*run)
+        return self.orders[self.of["order"]].columns(found) if "order" in self.of else found
 
 
 class TicketSpan(NamedTuple):
@@ -124,6 +134,8 @@ class Logs:
     """What is damaged: it may hide anything."""
     notes: list[str] = field(default_factory=list[str])
     """What was cut off by a crash: such lines do not count, and are missed where they do."""
+    orders: dict[str, Order] = field(default_factory=dict[str, Order])
+    """The orders in which elements have places, by their hashes."""
 
 
 def logs_of(record: str | os.PathLike[str], plan: Node) -> Logs:
@@ -148,6 +160,8 @@ def read_logs(paths: Sequence[str]) -> Logs:
 class Chunk:
     """What was written at once: elements, and with the first of a run its header."""
 
+    orders: dict[str, Order]
+    """Those of all logs."""
     header: Mapping[str, Any] | None = None
     lines: list[bytes] = field(default_factory=list[bytes])
     steps: dict[int, Step] = field(default_factory=dict[int, Step])
@@ -165,10 +179,23 @@ class Chunk:
         if "steps" in found:
             self.add_many(found, number)
             return
+        if "order" in found:
+            self.add_order(found, number)
+            return
         parts = cast("list[Any]", value) if isinstance(value, list) else []
         if type(parts[0] if parts else None) is int and parts[2:] in ([], [1]) and len(parts) > 1:
             self.steps[parts[0]] = Step(parts[1], bool(parts[2:]))
         else:
+            self.damaged(number)
+
+    def add_order(self, found: dict[str, Any], number: int) -> None:
+        """Take the line of an order."""
+        name = found.pop("order")
+        try:
+            if name_of_order(found) != name:
+                raise ValueError(name)
+            self.orders[name] = order_of(found)
+        except DAMAGED:
             self.damaged(number)
 
     def add_many(self, found: Mapping[str, Any], number: int) -> None:
@@ -179,11 +206,11 @@ class Chunk:
         if not places or not isinstance(found.get("of"), dict) or not (each is None or numbers(sizes, count)):
             self.damaged(number)
         elif each is None:
-            line = PackedTickets(found["of"], count)
+            line = PackedTickets(found["of"], count, self.orders)
             self.steps.update((place, Step(TicketSpan(line, index))) for index, place in enumerate(places))
         else:
             stops = [*accumulate(cast("list[int]", sizes), initial=0)]
-            line = PackedTickets(found["of"], stops[-1])
+            line = PackedTickets(found["of"], stops[-1], self.orders)
             self.steps.update(
                 (place, Step(TicketSpan(line, *bounds))) for place, bounds in zip(places, pairwise(stops), strict=True)
             )
@@ -204,7 +231,7 @@ class LogReader:
         self.sealed = False
         """Whether anything was read."""
         self.run: Run | None = None
-        self.chunk = Chunk()
+        self.chunk = Chunk(logs.orders)
         self.chain = b""
 
     def runs(self, lines: Iterable[bytes]) -> Iterator[Run]:
@@ -214,7 +241,11 @@ class LogReader:
             value = parsed(line)
             if isinstance(value, dict) and "log" in value:
                 self.cut_off(number)
-                self.run, self.chunk, self.chain = None, Chunk(cast("dict[str, Any]", value), [line]), b""
+                self.run, self.chunk, self.chain = (
+                    None,
+                    Chunk(self.logs.orders, cast("dict[str, Any]", value), [line]),
+                    b"",
+                )
             elif isinstance(value, dict) and "sum" in value:
                 new = self.seal(cast("dict[str, Any]", value), number)
                 if new is not None:
@@ -226,7 +257,7 @@ class LogReader:
     def seal(self, marker: dict[str, Any], number: int) -> Run | None:
         """Take the end of a chunk; return the run that begins with it."""
         (why, count), *_ = marker.items()
-        chunk, self.chunk = self.chunk, Chunk()
+        chunk, self.chunk = self.chunk, Chunk(self.logs.orders)
         seal = bytes.fromhex(marker["sum"]) if is_hash(marker["sum"]) else b""
         body, new = b"".join(chunk.lines), cast("Run | None", None)
         right = not chunk.damage and chained(self.chain, body, why, count) == seal
@@ -266,7 +297,7 @@ class LogReader:
 
     def refused(self, header: Mapping[str, Any]) -> bool:
         """Return whether a run was written by another version, or is none, and say so."""
-        if header["log"] == FORMAT and is_header(header):
+        if header["log"] in (1, FORMAT) and is_header(header):
             return False
         self.logs.faults.append(f"{self.path}: a log of format {header['log']!r:.20}; this asyncdata reads {FORMAT}")
         return True
@@ -275,7 +306,12 @@ class LogReader:
         """Say that lines before line `number` were not written completely. They do not count."""
         if lines := self.chunk.lines:
             self.logs.notes.append(f"{self.path}: {len(lines)} lines up to line {number} were cut off: not counted")
-            self.chunk = Chunk()
+            self.chunk = Chunk(self.logs.orders)
+
+
+def in_steps(first: int, count: int, step: int = 1) -> npt.NDArray[np.int64]:
+    """Return numbers that grow in equal steps."""
+    return first + step * np.arange(count)
 
 
 def numbers(value: Any, count: int) -> bool:

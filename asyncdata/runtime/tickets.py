@@ -13,12 +13,15 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, chain
-from typing import Any, Final, NamedTuple, Self, TypeAlias, cast, final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, TypeAlias, cast, final
 
 import numpy as np
 import numpy.typing as npt
 
 from asyncdata.runtime.source_state import RestorableItem, SourceSnapshot
+
+if TYPE_CHECKING:
+    from asyncdata.runtime.orders import Ordered
 
 __all__ = (
     "END",
@@ -115,6 +118,10 @@ class Tickets:
         """Return the tickets of elements `start` to `stop` if they are known to be integers, and are in arrays."""
         return None
 
+    def ordered(self, start: int, stop: int) -> Ordered | None:
+        """Return at which places of an order that can be computed again elements `start` to `stop` stand, if known."""
+        return None
+
     def members(self, start: int, stop: int) -> tuple[Tickets, Sequence[int]] | None:
         """Return the tickets of all members of batches `start` to `stop`, and how many each has, if that is simple."""
         return None
@@ -200,6 +207,9 @@ class TicketSlice(Tickets):
     def encoded(self, start: int, stop: int) -> list[Any]:
         return self.base.encoded(self.start + start, self.start + stop)
 
+    def ordered(self, start: int, stop: int) -> Ordered | None:
+        return self.base.ordered(self.start + start, self.start + stop)
+
     def ordinals(self, start: int, stop: int) -> npt.NDArray[np.int64] | None:
         return self.base.ordinals(self.start + start, self.start + stop)
 
@@ -240,6 +250,13 @@ class JoinedTickets(Tickets):
         found = [part.ordinals(begin, end) for part, begin, end in self.pieces(start, stop)]
         known = [one for one in found if one is not None]
         return np.concatenate(known) if known and len(known) == len(found) else None
+
+    def ordered(self, start: int, stop: int) -> Ordered | None:
+        found = [part.ordered(begin, end) for part, begin, end in self.pieces(start, stop)]
+        known = [one for one in found if one is not None]
+        if not known or len(known) < len(found) or any(one.order != known[0].order for one in known):
+            return None
+        return known[0]._replace(places=np.concatenate([one.places for one in known]))
 
     def pieces(self, start: int, stop: int) -> Iterator[tuple[Tickets, int, int]]:
         """Yield the parts that have elements `start` to `stop`, and which of theirs these are."""
@@ -291,6 +308,11 @@ class SelectedTickets(Tickets):
         places = self.places[start:stop]
         found = self.base.ordinals(places[0], places[-1] + 1) if len(places) else None
         return None if found is None else found[np.asarray(places) - places[0]]
+
+    def ordered(self, start: int, stop: int) -> Ordered | None:
+        places = self.places[start:stop]
+        found = self.base.ordered(places[0], places[-1] + 1) if len(places) else None
+        return None if found is None else found._replace(places=found.places[np.asarray(places) - places[0]])
 
     def read(self, count: int) -> int:
         """Return how many elements of the block are finished after `count` of these: all of them after the last."""
@@ -347,6 +369,9 @@ class TicketWrapper(Tickets):
 
     def ordinals(self, start: int, stop: int) -> npt.NDArray[np.int64] | None:
         return self.base.ordinals(start, stop)
+
+    def ordered(self, start: int, stop: int) -> Ordered | None:
+        return self.base.ordered(start, stop)
 
     def members(self, start: int, stop: int) -> tuple[Tickets, Sequence[int]] | None:
         return self.base.members(start, stop)
@@ -405,6 +430,10 @@ class ChildTickets(Tickets):
     def __getitem__(self, index: int) -> Ticket:
         return (self.parent, self.inner[index])
 
+    def ordered(self, start: int, stop: int) -> Ordered | None:
+        found = self.inner.ordered(start, stop) if type(self.parent) is int else None
+        return None if found is None else found._replace(order=found.order.within(self.parent))
+
     def at(self, count: int) -> Position:
         return self.wrap(self.inner.at(count))
 
@@ -413,20 +442,23 @@ class ChildTickets(Tickets):
 class ExplicitTickets(Tickets):
     """Tickets one by one, each with the position that follows it; `positions` has one more, the first.
 
-    Where the tickets are integers, they may be in an array, `known`, too.
+    Where the tickets are integers, they may be in an array, `known`, too; and `places` may say where in an order each
+    stands.
     """
 
-    __slots__ = ("known", "positions", "tickets")
+    __slots__ = ("known", "places", "positions", "tickets")
 
     def __init__(
         self,
         tickets: Sequence[Ticket],
         positions: Callable[[int], Position],
         known: npt.NDArray[np.int64] | None = None,
+        places: Ordered | None = None,
     ) -> None:
         self.tickets = tickets
         self.positions = positions
         self.known = known
+        self.places = places
 
     def __len__(self) -> int:
         return len(self.tickets)
@@ -442,6 +474,9 @@ class ExplicitTickets(Tickets):
 
     def ordinals(self, start: int, stop: int) -> npt.NDArray[np.int64] | None:
         return None if self.known is None else self.known[start:stop]
+
+    def ordered(self, start: int, stop: int) -> Ordered | None:
+        return self.places and self.places._replace(places=self.places.places[start:stop])
 
     def at(self, count: int) -> Position:
         return self.positions(count)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import aclosing
 from dataclasses import dataclass, field
-from typing import Final, final
+from typing import Any, Final, final
 
 import numpy as np
 import numpy.typing as npt
@@ -12,14 +12,30 @@ import numpy.typing as npt
 from asyncdata.errors import PlanError, ResumeError
 from asyncdata.executors.element_rng import Chance, drawn_seed, epoch_key
 from asyncdata.executors.scope import Scope
-from asyncdata.graph.node import ELSEWHERE, EVERYTHING, Node, Unary, check_count, check_integer, finite, shuffles
+from asyncdata.graph.node import (
+    ELSEWHERE,
+    EVERYTHING,
+    Node,
+    OneForOne,
+    Unary,
+    check_count,
+    check_integer,
+    finite,
+    shuffles,
+)
 from asyncdata.graph.stages import Opener, Rerun
 from asyncdata.options import UNKNOWN_CARDINALITY
 from asyncdata.runtime.block import Blocks, Demand
+from asyncdata.runtime.orders import Order, Ordered, Places
+from asyncdata.runtime.position_codec import Columns, pack_columns
 from asyncdata.runtime.tickets import END, Position, Start, Tickets, TicketWrapper
+from asyncdata.sources.parsed_files import FileCatalog, ParsedFile
+from asyncdata.sources.random_access import IndexedSource
+from asyncdata.transforms.flat_map import FlatMap
 from asyncdata.transforms.shuffle import Shuffle
+from asyncdata.transforms.take import Take
 
-__all__ = ("Permute", "permuted", "shuffled")
+__all__ = ("Permutation", "Permute", "permuted", "shuffled")
 
 ROUNDS: Final = 6
 AT_ONCE: Final = 4096
@@ -34,9 +50,14 @@ def permuted(start: int, stop: int, size: int, key: int) -> npt.NDArray[np.int64
     A Feistel network over the next power of two; a value outside is mapped again until it is inside (Black and Rogaway
     2002). Nothing is stored: any place of 10**9 takes as long as the first.
     """
+    return permuted_places(np.arange(start, stop), size, key)
+
+
+def permuted_places(places: Places, size: int, key: int) -> Places:
+    """Return where these places of `range(size)` go in that permutation."""
     bits = max(2, (size - 1).bit_length())
     low = bits // 2
-    found = np.arange(start, stop, dtype=U)
+    found = places.astype(U)
     outside = np.arange(len(found))
     while len(outside):
         found[outside] = feistel(found[outside], bits - low, low, key)
@@ -61,16 +82,52 @@ def mixed(values: npt.NDArray[np.uint64], key: int) -> npt.NDArray[np.uint64]:
         return (z ^ (z >> U(32))) * U(0x94D049BB133111EB)
 
 
+@dataclass(frozen=True)
+class Permutation(Order):
+    """The order of a shuffle of everything, of elements that are numbered, or numbered in files."""
+
+    begins: tuple[int, ...] = ()
+    """The number of each file's first element, and at the end that of elements; nothing if their tickets are the
+    numbers."""
+
+    def described(self) -> dict[str, Any]:
+        counts = np.diff(self.begins)
+        files = {"files": pack_columns(counts, len(counts))} if len(counts) else {}
+        return {"shuffle": [self.key, self.size], **files}
+
+    def tickets(self, places: Places) -> Columns:
+        numbers = permuted_places(places, self.size, self.key)
+        if not self.begins:
+            return numbers
+        begins = np.asarray(self.begins)
+        files = np.searchsorted(begins, numbers, side="right") - 1
+        return {"0": files, "1": numbers - begins[files]}
+
+    @staticmethod
+    def of(key: int, source: Node) -> Permutation | None:
+        """Return the order of the elements of a source; `None` if their tickets are no function of their numbers."""
+        size = source.cardinality
+        while isinstance(source, (OneForOne, Take)):
+            source = source.input
+        if isinstance(source, FlatMap) and isinstance(source.catalog, FileCatalog):
+            return Permutation(key, size, tuple(source.catalog.begins.tolist()))
+        return Permutation(key, size) if isinstance(source, (IndexedSource, ParsedFile)) else None
+
+
 @final
 class Shuffled(TicketWrapper):
     """The tickets of the elements in the shuffled order from place `start` on."""
 
-    __slots__ = ("size", "start")
+    __slots__ = ("order", "size", "start")
 
-    def __init__(self, base: Tickets, start: int, size: int) -> None:
+    def __init__(self, base: Tickets, start: int, size: int, order: Order | None) -> None:
         super().__init__(base)
         self.start = start
         self.size = size
+        self.order = order
+
+    def ordered(self, start: int, stop: int) -> Ordered | None:
+        return self.order and Ordered(self.order, np.arange(self.start + start, self.start + stop))
 
     def at(self, count: int) -> Position:
         return [self.start + count, self.size]
@@ -125,11 +182,12 @@ class Permute(Unary):
             raise ResumeError(
                 f"{self.label()} had {size} elements when the state was saved, and has {self.input.cardinality} now"
             )
+        order = Permutation.of(key, self.input)
         while place < size:
             places: list[int] = permuted(place, min(place + AT_ONCE, size), size, key).tolist()
             async with aclosing(opener(scope, want, Start(END, self.input.address(places)))) as source:
                 async for block in source:
-                    yield block.ticketed(Shuffled(block.tickets, place, size))
+                    yield block.ticketed(Shuffled(block.tickets, place, size, order))
                     place += len(block)
 
 

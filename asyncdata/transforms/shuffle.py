@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any, Final, NamedTuple, cast
 
 import numpy as np
@@ -23,6 +24,7 @@ from asyncdata.executors.scope import Scope
 from asyncdata.graph.node import ELSEWHERE, EVERYTHING, Node, PlaceBelow, Unary, repeated
 from asyncdata.graph.stages import Fold, Opener, Rerun, Step, split, yield_to_loop
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
+from asyncdata.runtime.orders import MOST_PLACES, Order, Ordered, Places
 from asyncdata.runtime.resharding import Resharding, named, replaying_tickets
 from asyncdata.runtime.tickets import (
     END,
@@ -41,7 +43,10 @@ from asyncdata.transforms.concatenate import from_parts
 from asyncdata.transforms.repeat import in_turn, turn_and_places
 from asyncdata.transforms.shuffle_buffer import ColumnBuffer
 
-__all__ = ("Shuffle", "ShuffleRepeat", "Shuffler", "drain_order", "slots")
+__all__ = ("BufferOrder", "DrainOrder", "Shuffle", "ShuffleRepeat", "Shuffler", "drain_order", "slots")
+
+AT_ONCE: Final = 1 << 16
+"""So many exchanges are computed again at once."""
 
 FEW: Final = 32
 """Fewer numbers are put into their slots one by one."""
@@ -269,6 +274,52 @@ class ShuffleJournal:
         return encode_all(held)
 
 
+@dataclass(frozen=True)
+class BufferOrder(Order):
+    """The order in which a buffer of `held` elements gives those that are pushed out of it, where elements are numbered
+    from 0 as they come in."""
+
+    held: int
+
+    def described(self) -> dict[str, Any]:
+        return {"buffer": [self.key, self.held]}
+
+    def tickets(self, places: Places) -> Places:
+        ranks = np.argsort(places, kind="stable")
+        wanted, found, done = places[ranks], np.empty(len(places), np.int64), 0
+        start, end = int(wanted[0]) + self.held, int(wanted[-1]) + self.held + 1
+        inside = np.asarray(slot_contents(start, self.held, self.key), np.int64)
+        for first in range(start, end, AT_ONCE):
+            stop = min(end, first + AT_ONCE)
+            swap = Exchanges(slots(first, stop, self.held, self.key), self.held)
+            out: Places = swap.of(inside, np.arange(first, stop))
+            upto = int(np.searchsorted(wanted, stop - self.held))
+            found[ranks[done:upto]] = out[wanted[done:upto] + self.held - first]
+            done = upto
+        return found
+
+
+@dataclass(frozen=True)
+class DrainOrder(Order):
+    """The order in which a buffer of `held` elements is drained, of which so many had come in: `seen`."""
+
+    held: int
+    seen: int
+
+    def described(self) -> dict[str, Any]:
+        return {"drained": [self.key, self.held, self.seen]}
+
+    def tickets(self, places: Places) -> Places:
+        return drained(self.key, self.held, self.seen)[places]
+
+
+@lru_cache(1)
+def drained(key: int, held: int, seen: int) -> Places:
+    """Return the elements of a buffer in the order in which it is drained."""
+    inside = np.asarray(slot_contents(seen, held, key), np.int64)
+    return inside[drain_order(len(inside), key)]
+
+
 class Shuffler(Step):
     """The buffer: items and their tickets by slot.
 
@@ -391,7 +442,8 @@ class Shuffler(Step):
             place = ShufflePlace(before + count, block.tickets.at(count), size=self.size)
             return (place if since is None else replace(place, held=since[0].at(since[1], count), size=None)).position()
 
-        return self.block(items, tickets, position)
+        first = before - self.size
+        return self.block(items, tickets, position, BufferOrder(self.key, MOST_PLACES, self.size), first)
 
     def numbered(self, tickets: Tickets, places: npt.NDArray[Any]) -> tuple[Any, tuple[ShuffleJournal, int] | None]:
         """Return tickets to be held, and where their exchange is written down, which that of ordinals need not be."""
@@ -421,7 +473,7 @@ class Shuffler(Step):
                 return ShufflePlace(seen, END, drained + count, size=self.size).position()
             return ShufflePlace(seen, END, drained + count, encode_all(tickets[count:])).position()
 
-        yield self.block(items, tickets, position)
+        yield self.block(items, tickets, position, DrainOrder(self.key, MOST_PLACES, self.size, seen), drained)
 
     def before_drain(self, tickets: Any) -> list[Ticket]:
         """Return tickets by slot, such that draining these slots gives them in this order."""
@@ -430,11 +482,13 @@ class Shuffler(Step):
             held[place] = ticket
         return held
 
-    def block(self, items: Any, tickets: Any, position: Callable[[int], Position]) -> Block:
+    def block(self, items: Any, tickets: Any, position: Callable[[int], Position], order: Order, first: int) -> Block:
+        """Return elements, which stand in an order from a place on if their tickets are their numbers."""
+        places = Ordered(order, np.arange(first, first + len(items))) if self.dense else None
         if isinstance(tickets, list):
-            listed = ExplicitTickets(cast("list[Any]", tickets), position)
+            listed = ExplicitTickets(cast("list[Any]", tickets), position, places=places)
         else:
-            listed = ExplicitTickets(tickets.tolist(), position, tickets)
+            listed = ExplicitTickets(tickets.tolist(), position, tickets, places)
         if self.column_buffer is not None:
             return Block.of_columns([self.column_buffer.take(np.asarray(items, np.intp))], listed)
         return Block(items, listed, self.failed and Failure in set(map(type, items)))

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeAlias
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import asyncdata as ad
 from asyncdata.graph.node import nodes_of
+from asyncdata.persistence import run_log_lines
 from asyncdata.persistence.run_log_files import paths_of
 from asyncdata.recorder.audit import Audit, audit, leaves_of
 from asyncdata.recorder.expected import ExpectedTickets
@@ -93,7 +96,7 @@ def test_from_the_state_before_any_step_of_a_log_the_rest_comes(
     pipe: Pipeline, legs: list[list[Leg]], ranks: int, data: st.DataObject
 ) -> None:
     ranks = 1 if pipe.build().plan.shared else ranks
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, worth(data.draw(st.sampled_from([1, 256]))):
         for ds in shares(pipe, ranks, Path(folder) / "run.jsonl") if ranks > 1 else [alone(pipe, folder)]:
             epoch = data.draw(st.integers(0, len(legs) - 1))
             with ds().iterate(epoch=epoch) as elements:
@@ -103,6 +106,14 @@ def test_from_the_state_before_any_step_of_a_log_the_rest_comes(
             step = data.draw(st.integers(0, len(whole)))
             with ds().iterate(state=json.loads(json.dumps(ds().state_before(step, epoch=epoch)))) as elements:
                 assert read(elements) == whole[step:]
+
+
+@contextmanager
+def worth(places: int) -> Iterator[None]:
+    """Let logs say places in orders for so few elements."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(run_log_lines, "WORTH", places)
+        yield
 
 
 def audited(ds: ad.Dataset[Any], folder: str) -> Audit:
@@ -135,7 +146,7 @@ def audits(pipe: Pipeline) -> bool:
 def test_logs_of_all_ranks_and_restarts_are_the_data_once_and_what_is_wrong_is_found(
     pipe: Pipeline, legs: list[list[Leg]], data: st.DataObject
 ) -> None:
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, worth(data.draw(st.sampled_from([1, 256]))):
         log = Path(folder) / "run.jsonl"
         ranks = shares(pipe, len(legs), log)
         for ds, some in zip(ranks, legs, strict=True):

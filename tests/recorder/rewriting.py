@@ -11,7 +11,7 @@ from asyncdata.persistence.run_log_lines import text_of
 from asyncdata.recorder.log_reader import read_logs, ticket_of
 from asyncdata.runtime.tickets import encode
 
-__all__ = ("rewrite", "steps_of")
+__all__ = ("reseal", "rewrite", "steps_of")
 
 
 def steps_of(path: Path) -> list[Any]:
@@ -27,3 +27,17 @@ def rewrite(path: Path, steps: list[Any]) -> None:
     count = json.loads(lines[-1])["end"]
     sealed = {"end": count, "sum": chained(b"", body.encode(), "end", count).hex()}
     path.write_text(f"{body}{text_of(sealed)}\n")
+
+
+def reseal(path: Path, lines: list[Any]) -> None:
+    """Replace the lines of the only run of a log, each piece with its hash."""
+    chain, body, text = b"", "", ""
+    for line in lines:
+        if isinstance(line, dict) and "sum" in line:
+            (why, count), *_ = line.items()
+            chain = chained(chain, body.encode(), why, count)
+            text += f"{body}{text_of({why: count, 'sum': chain.hex()})}\n"
+            body = ""
+        else:
+            body += f"{text_of(line)}\n"
+    path.write_text(text + body)

@@ -24,6 +24,10 @@ def failing(x: int) -> int:
     return x // (x % 50 - 7)
 
 
+def odd(x: int) -> bool:
+    return x % 2 == 1
+
+
 KINDS: dict[str, Callable[[], ad.Dataset[Any]]] = {
     "plain": lambda: ad.Dataset.range(300),
     "plain batches": lambda: ad.Dataset.range(300).batch(7),
@@ -39,13 +43,25 @@ KINDS: dict[str, Callable[[], ad.Dataset[Any]]] = {
     "failures": lambda: ad.Dataset.range(300).map(failing),
     "failures in batches": lambda: ad.Dataset.range(300).map(failing).batch(6),
     "padding": lambda: ad.Dataset.range(299).shard(2, 1, pad_remainder=True).batch(4),
+    "shuffled all": lambda: ad.Dataset.range(300).shuffle(seed=1),
+    "shuffled all, in turns": lambda: ad.Dataset.range(90).shuffle(seed=1).repeat(3).batch(7),
+    "shares of all": lambda: ad.Dataset.range(300).take(280).shuffle(seed=1).shard(3, 1).filter(odd).batch(7),
+    "in turns": lambda: ad.Dataset.range(90).shuffle(20, seed=1).repeat(3).batch(7),
+    "a small buffer": lambda: ad.Dataset.range(300).shuffle(3, seed=1).skip(9),
+    "a large buffer": lambda: ad.Dataset.range(300).shuffle(400, seed=1).map(failing).batch(6),
+    "shuffled twice": lambda: ad.Dataset.range(300).shuffle(seed=1).shuffle(20, seed=2).batch(6),
+    "shuffled failures": lambda: ad.Dataset.range(300).map(failing).shuffle(seed=1),
     "packed": lambda: ad.Dataset.range(90).map(lengths).pack_sequences(4),
 }
 
 
+@pytest.mark.parametrize("worth", [256, 1])
 @pytest.mark.parametrize("kind", KINDS)
-def test_each_element_is_in_the_log_as_in_its_origin(kind: str, tmp_path: Path, monkeypatch: Any) -> None:
+def test_each_element_is_in_the_log_as_in_its_origin(
+    kind: str, worth: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(run_log_lines, "MANY_TICKETS", 150)
+    monkeypatch.setattr(run_log_lines, "WORTH", worth)
     origins = list[Any]()
     with KINDS[kind]().with_options(ad.Options(record=tmp_path / "run.jsonl")).iterate() as elements:
         while True:

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import asyncdata as ad
-from asyncdata.cli.recognised import found_at
+from asyncdata.cli.recognised import recognise
 from asyncdata.formats.compression import zstd_module
 from asyncdata.formats.tfrecord import frame
 from asyncdata.testing import check_resumes
@@ -127,7 +127,7 @@ def test_other_compressions_are_an_error_and_not_taken_for_content(kind: str, tm
         ad.JsonLinesDataset(path, index=True)[0]
     assert f"the file is compressed ({kind})" in str(caught.value.__notes__)
     with pytest.raises(ad.PlanError, match=rf"compressed \({kind}\), which is not supported"):
-        found_at(str(path))
+        recognise(str(path))
 
 
 @pytest.mark.formats
