@@ -1,4 +1,4 @@
-"""What is shuffled in an order that can be computed again takes hardly any room in a log, and no fault is hidden there."""
+"""What is shuffled in an order that can be computed again takes hardly any room in a log, and hides no fault there."""
 
 from __future__ import annotations
 
