@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import hashlib
+import hmac
 import socket
 import ssl
 import struct
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager, suppress
 from types import SimpleNamespace
 from typing import Any
@@ -115,9 +118,7 @@ class Gate:
 
 
 class SaslGate(Gate):
-    """One that asks clients of a Kafka broker for a name and a password (SASL, PLAIN), which the broker cannot do."""
-
-    PLAIN = (b"alice", b"secret")
+    """One that asks clients of a Kafka broker who they are (SASL), which the broker cannot do."""
 
     async def welcome(
         self,
@@ -126,21 +127,64 @@ class SaslGate(Gate):
         far_reader: asyncio.StreamReader,
         far_writer: asyncio.StreamWriter,
     ) -> None:
+        asking = as_plain()
         while True:
             request = await frame(reader)
             kind, _, number, name = struct.unpack_from(">hhih", request)
             content = request[10 + max(name, 0) :]
             if kind == 17:  # SaslHandshake
-                writer.write(framed(struct.pack(">ihih", number, 0, 1, 5) + b"PLAIN"))
+                asking = MECHANISMS[content[2:].decode()]()
+                next(asking)
+                writer.write(framed(struct.pack(">ihi", number, 0, 1) + content))
             elif kind == 36:  # SaslAuthenticate
-                welcome = tuple(content[4:].split(b"\0")[1:]) == self.PLAIN
-                writer.write(framed(struct.pack(">ihhi", number, 0 if welcome else 58, -1, 0) + bytes(8)))
-                if welcome:
+                answer: bytes | None
+                try:
+                    answer, more = asking.send(content[4:]), True
+                except StopIteration as end:
+                    answer, more = end.value, False
+                reply = struct.pack(">ihhi", number, 58 if answer is None else 0, -1, len(answer or b""))
+                writer.write(framed(reply + (answer or b"") + bytes(8)))
+                if answer is None:
+                    raise OSError
+                if not more:
                     return
-                raise OSError
             else:  # ApiVersions: which versions of these the client may use
                 far_writer.write(framed(request))
                 writer.write(framed(await frame(far_reader)))
+
+
+Asking = Generator[bytes, bytes, bytes | None]
+"""Gets what a client says and gives answers; returns the last one, `None` for a client that is not known."""
+
+
+def as_plain() -> Asking:
+    said = yield b""
+    return b"" if said.split(b"\0")[1:] == [b"alice", b"secret"] else None
+
+
+def as_token() -> Asking:
+    said = yield b""
+    return b"" if said.split(b"\1")[1] == b"auth=Bearer secret" else None
+
+
+def as_scram() -> Asking:
+    """SCRAM-SHA-256 (RFC 5802), in which no password is sent."""
+
+    def keyed(key: bytes, text: bytes) -> bytes:
+        return hmac.digest(key, text, "sha256")
+
+    first = (yield b"").removeprefix(b"n,,")
+    challenge = b"%sgate,s=%s,i=4096" % (first[first.index(b"r=") :], base64.b64encode(b"salt"))
+    last, _, proof = (yield challenge).rpartition(b",p=")
+    salted, said = hashlib.pbkdf2_hmac("sha256", b"secret", b"salt", 4096), b",".join([first, challenge, last])
+    key = keyed(salted, b"Client Key")
+    mask = keyed(hashlib.sha256(key).digest(), said)
+    if bytes(one ^ other for one, other in zip(key, mask, strict=True)) != base64.b64decode(proof):
+        return None
+    return b"v=" + base64.b64encode(keyed(keyed(salted, b"Server Key"), said))
+
+
+MECHANISMS = {"PLAIN": as_plain, "OAUTHBEARER": as_token, "SCRAM-SHA-256": as_scram}
 
 
 async def frame(reader: asyncio.StreamReader) -> bytes:

