@@ -263,19 +263,26 @@ class KafkaReader:
             self.consumer = consumer
             try:
                 await consumer.start()
-                topics = await consumer.topics()
+                numbers = await self.numbers(consumer)
                 break
             except self.kafka.errors.KafkaConnectionError as error:
                 await self.stop(consumer)
                 self.consumer = None
                 await self.wait(error)
         self.again.received()
-        if self.source.topic not in topics:
+        if not numbers:
             raise PlanError(f"{self.label}: there is no such topic")
-        numbers = consumer.partitions_for_topic(self.source.topic)
         partitions = [self.kafka.TopicPartition(self.source.topic, number) for number in sorted(numbers)]
         consumer.assign(partitions)
         return partitions
+
+    async def numbers(self, consumer: Any) -> set[int]:
+        """Ask the broker for the numbers of the topic's partitions; none if there is no such topic.
+
+        The consumer itself knows only topics that it reads, and a broker may make one that is asked for by its name.
+        """
+        cluster = await cast("Any", vars(consumer))["_client"].fetch_all_metadata()
+        return cluster.partitions_for_topic(self.source.topic) or set[int]()
 
     async def wait(self, error: Exception) -> None:
         """Wait until the broker may be asked again; raise if it was away for too long."""
@@ -374,9 +381,7 @@ class KafkaReader:
         if not self.source.follow or now < self.refreshed + PARTITIONS_SECONDS:
             return
         self.refreshed = now
-        await self.consumer.topics()
-        there: set[int] = self.consumer.partitions_for_topic(self.source.topic) or set[int]()
-        new = {*filter(self.source.reads, there)} - self.given.keys()
+        new = {*filter(self.source.reads, await self.numbers(self.consumer))} - self.given.keys()
         if not new:
             return
         self.given.update(dict.fromkeys(new, 0))

@@ -117,6 +117,34 @@ def test_merged_states_begin_with_new_records_where_nothing_was_read(broker: Kaf
     assert [[*share(count, 0).iterate(state=state)] for count in (1, 4)] == [[], []]
 
 
+def test_a_cluster_of_several_brokers_that_tells_only_of_topics_asked_for() -> None:
+    """Unlike the other broker, and as Apache Kafka: one that a client has not asked for a topic says nothing of it."""
+    confluent = pytest.importorskip("confluent_kafka")
+    producer = confluent.Producer({"test.mock.num.brokers": 3, "bootstrap.servers": "none", "log_level": 0})
+
+    def send(numbers: Iterable[int]) -> None:
+        for number in numbers:
+            producer.produce("numbers", b"%d" % number, partition=number % 4)
+        assert producer.flush(60) == 0
+
+    brokers = producer.list_topics(timeout=60).brokers.values()
+    servers = ",".join(f"{one.host}:{one.port}" for one in brokers)
+    send(range(60))
+    leaders = {one.leader for one in producer.list_topics("numbers", timeout=60).topics["numbers"].partitions.values()}
+    assert len(brokers) == 3
+    assert len(leaders) > 1
+    ds = ad.Dataset.from_kafka(servers, "numbers").shuffle(8, seed=1)
+    with ds.iterate() as records:
+        found = values(next(records) for _ in range(23))
+        state = json.loads(json.dumps(records.state_dict()))
+    assert ad.web.commit_kafka(servers, "numbers", state, "trainers").keys() == {0, 1, 2, 3}
+    send(range(60, 80))
+    ended = ad.Dataset.from_kafka(servers, "numbers", follow=False).shuffle(8, seed=1)
+    assert sorted([*found, *values(ended.iterate(state=state))]) == [*range(80)]
+    with pytest.raises(ad.PlanError, match="there is no such topic"):
+        list(ad.Dataset.from_kafka(servers, "others", follow=False))
+
+
 def test_records_are_not_divided_by_their_numbers() -> None:
     """Which differ between readers: they would lose some, and repeat others."""
     ds = ad.Dataset.from_kafka("localhost:9092", "numbers")
@@ -320,7 +348,7 @@ def test_a_partition_that_is_added_is_read(broker: KafkaServer, monkeypatch: pyt
     broker.send(topic, range(4))
     partitions = {0}
     monkeypatch.setattr(kafka_topic, "PARTITIONS_SECONDS", 0.0)
-    monkeypatch.setattr(aiokafka.AIOKafkaConsumer, "partitions_for_topic", lambda *_: set(partitions))
+    monkeypatch.setattr("aiokafka.cluster.ClusterMetadata.partitions_for_topic", lambda *_: set(partitions))
     with ad.Dataset.from_kafka(broker.servers, topic).iterate() as records:
         assert values(next(records) for _ in range(2)) == [0, 2]
         partitions.add(1)
