@@ -46,6 +46,25 @@ def test_the_service_of_the_page_survives_a_bad_item_an_upload_and_a_restart_wit
         assert any("from its oldest item on" in line for line in told)
 
 
+@pytest.mark.web
+def test_the_service_of_fastapi_on_the_page_goes_on_where_it_was(tmp_path: Path) -> None:
+    httpx = pytest.importorskip("httpx")
+    pytest.importorskip("fastapi")
+    pytest.importorskip("uvicorn")
+    program = next(program for program in PROGRAMS if "@app.get" in program)
+    assert len([line for line in program.splitlines() if line]) <= 40
+    for first in (0, 40):
+        with service(tmp_path, program) as (url, _, _):
+            post = partial(httpx.post, f"{url}/samples/ingest", timeout=60)
+            assert post(json=[{"x": 1}]).status_code == 422
+            samples = [{"x": number / 40, "y": number / 20 + 1} for number in range(40)]
+            assert post(json=samples).json() == {"accepted": 40}
+            told = {"samples": first}
+            while told["samples"] < first + 40:
+                told = httpx.get(f"{url}/predict", params={"x": 1}, timeout=60).json()
+        assert told["samples"] == first + 40
+
+
 @contextmanager
 def service(folder: Path, program: str) -> Iterator[tuple[str, Any, list[str]]]:
     """Run it with uvicorn; give its URL, the process, and what it told before it served."""
