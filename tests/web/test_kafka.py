@@ -118,7 +118,7 @@ def test_merged_states_begin_with_new_records_where_nothing_was_read(broker: Kaf
 
 
 def test_a_cluster_of_several_brokers_that_tells_only_of_topics_asked_for() -> None:
-    """Unlike the other broker, and as Apache Kafka: one that a client has not asked for a topic says nothing of it."""
+    """As Apache Kafka's, and unlike the broker of the other tests."""
     confluent = pytest.importorskip("confluent_kafka")
     producer = confluent.Producer({"test.mock.num.brokers": 3, "bootstrap.servers": "none", "log_level": 0})
 
