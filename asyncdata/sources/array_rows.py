@@ -80,7 +80,7 @@ class ArrayRows:
         else:
             for chunk, numbers in groupby(indices, lambda number: number // self.step):
                 parts.append(self.chunk(chunk)[[number - chunk * self.step for number in numbers]])
-        rows = parts[0] if len(parts) == 1 else np.concatenate(parts)
+        rows = parts[0] if len(parts) == 1 else np.concatenate(parts, dtype=parts[0].dtype)  # as it is stored
         if rows.dtype.hasobject:  # as arrays of several lengths, of a chunk that is kept
             rows = deepcopy(rows)
         elif rows.base is not None:  # of something in memory

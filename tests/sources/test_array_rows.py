@@ -197,6 +197,16 @@ def test_values_of_other_kinds(tmp_path: Path) -> None:
     assert list(ad.Dataset.from_source(text)) == ["one", "three"]
 
 
+@pytest.mark.parametrize("chunks", [(8, 3, 2), None])
+def test_rows_have_the_dtype_of_the_file_wherever_chunks_begin(chunks: Any) -> None:
+    gaps = np.dtype({"names": ["x", "y"], "formats": [">i2", "<f8"], "offsets": [1, 7], "itemsize": 20})
+    for dtype in (">i2", gaps):
+        array = Sliced(chunks)
+        array.rows, array.dtype = np.zeros(NUMBERS.shape, dtype), np.dtype(dtype)
+        for ds in (ad.Dataset.from_source(array), ad.Dataset.from_source(array).shuffle(seed=1)):
+            assert {row.dtype for row in ds} == {array.dtype}
+
+
 def test_rows_that_are_objects_may_be_changed() -> None:
     """As those of HDF5 with several lengths: the chunk that has them is kept."""
     array = Sliced((8, 3, 2))
