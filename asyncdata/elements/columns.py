@@ -371,7 +371,9 @@ def batch_of_leaf(rows: Any, where: str, copy: Callable[[npt.NDArray[Any]], npt.
     if rows.dtype.kind in "OSU":
         items = rows.tolist() if rows.ndim == 1 and rows.dtype == object else [*rows]
         return copy(rows) if are_objects(set(map(type, items))) else stack(items, where)
-    return copy(rows) if rows.dtype.isnative else rows.astype(rows.dtype.newbyteorder("="))
+    if rows.dtype.isnative and rows.dtype.names is None:
+        return copy(rows)
+    return rows.astype(np.result_type(rows.dtype))  # of fields without gaps, as NumPy joins rows
 
 
 def restacked(value: Any) -> Any:

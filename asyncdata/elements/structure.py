@@ -203,7 +203,7 @@ def check_joined(column: list[Any], where: str) -> None:
 def records(column: list[np.void]) -> npt.NDArray[Any]:
     """Return records as an array of their dtype; as objects if their dtypes differ."""
     dtypes = {record.dtype for record in column}
-    return np.array(column, dtypes.pop().newbyteorder("=")) if len(dtypes) == 1 else objects(column)
+    return np.array(column, np.result_type(dtypes.pop())) if len(dtypes) == 1 else objects(column)
 
 
 def stack_leaves_of_torch(column: list[Any], where: str) -> Any:

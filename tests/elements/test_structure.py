@@ -227,3 +227,14 @@ def test_values_without_parts_are_looked_at_once_for_all(monkeypatch: pytest.Mon
     leaves = [Leaf() for _ in range(50)]
     assert stack(leaves).tolist() == leaves
     assert opened == leaves[:1]
+
+
+@pytest.mark.parametrize("x", ["<f4", ">f4"])
+def test_batches_of_records_have_one_dtype_wherever_columns_end(x: str) -> None:
+    gaps = np.dtype({"names": ["x", "y"], "formats": [x, "<i2"], "offsets": [1, 7], "itemsize": 21})
+    halves = [ad.Dataset.from_tensor_slices(np.ones((5, *shape), gaps)) for shape in [(), (3,)] for _ in range(2)]
+    for half, other in (halves[:2], halves[2:]):
+        for size in (1, 3, 10):  # within the halves, and of both
+            batches = list(half.concatenate(other).batch(size))
+            assert {batch.dtype for batch in batches} == {np.dtype([("x", "f4"), ("y", "i2")])}
+            assert all(np.all(batch["y"] == 1) for batch in batches)
