@@ -2,6 +2,7 @@
 const main = document.querySelector("main");
 const news = document.getElementById("news");
 const gone = document.getElementById("gone");
+const save = document.querySelector("header a");
 const timeline = document.getElementById("timeline");
 const source = new EventSource("events");
 
@@ -32,6 +33,7 @@ function update(old, fresh) {
 
 source.onmessage = (event) => {
   gone.hidden = true;
+  save.hidden = false;
   const fresh = new DOMParser().parseFromString(`<main>${JSON.parse(event.data)}</main>`, "text/html").querySelector("main");
   update(main, fresh);
   const said = main.querySelector("[data-news]")?.dataset.news ?? "";
@@ -40,6 +42,8 @@ source.onmessage = (event) => {
 
 function ended(words, state) {
   gone.hidden = false;
+  gone.classList.toggle("alarm", state !== "ended");
+  save.hidden = true; // nobody would answer
   gone.textContent = words;
   for (const one of main.querySelectorAll(".running, .not-begun")) {
     one.classList.remove("running", "not-begun");
