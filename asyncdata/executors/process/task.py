@@ -237,7 +237,7 @@ def sent_to_worker(work: GroupWork, block: Block) -> TaskInput:
     items = [block.items[place] for place in places] if block.failed else block.items
     if items and type(items[0]) is Block:
         return TaskInput([[one for one in item.items if type(one) is not Failure] for item in items], True, None)
-    # pickling one of NumPy's numbers takes 2.5 us, 0.1 in an array; as they cannot be changed, nobody sees a difference
+    # pickling one of NumPy's numbers takes 1.4 us, 0.3 in an array; as they cannot be changed, nobody sees a difference
     numbers = ColumnBatch.bundle(items) if items and isinstance(items[0], np.generic) else None
     return TaskInput(items if numbers is None else (numbers,), False, tickets)
 
