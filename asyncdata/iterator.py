@@ -123,7 +123,7 @@ class Reader:
         path = self.options.record
         log = log_of(path, place) if path else None
         # no call from here on
-        self.place = place
+        self.resume_point = place
         self.log = log
         self.user_plan, self.epoch, _, self.first, *_ = place
         self.plan, self.budget, self.meters, self.times = plan, budget, meters, seen
@@ -155,7 +155,7 @@ class Reader:
 
     def position(self, held: Held, given: int) -> Position:
         """Return the position after so many elements of a piece were given."""
-        if self.exhausted and not self.place.plan.may_grow:
+        if self.exhausted and not self.resume_point.plan.may_grow:
             return END
         return self.first.position_with_skip() if held.piece is None else held.piece.tickets.at(given)
 
@@ -175,7 +175,7 @@ class Reader:
     @property
     def length(self) -> int:
         """How many elements the epoch has, if that is known."""
-        return UNKNOWN_CARDINALITY if self.place.resharded else self.user_plan.cardinality
+        return UNKNOWN_CARDINALITY if self.resume_point.resharded else self.user_plan.cardinality
 
     def origin(self) -> dict[str, Any]:
         """Return where the consumer's latest element came from."""
@@ -185,13 +185,13 @@ class Reader:
         if held.piece is None or not given:
             raise LookupError("no element was read yet: read one before you ask for its origin")
         (ticket,) = held.piece.tickets.encoded(given - 1, given)
-        return origin_of(self.place, self.header, held.delivered + given - 1, ticket)
+        return origin_of(self.resume_point, self.header, held.delivered + given - 1, ticket)
 
     @property
     def header(self) -> dict[str, Any]:
         """The part that all states and origins of this run share."""
         if self.heading is None:
-            self.heading = state_header(self.place, self.options)
+            self.heading = state_header(self.resume_point, self.options)
         return self.heading
 
     @property
@@ -537,9 +537,11 @@ class Reader:
     @property
     def cardinality(self) -> int:
         """How many elements this iterator gives in all; negative if that is unknown or infinite."""
-        if self.place.resharded:
+        if self.resume_point.resharded:
             return UNKNOWN_CARDINALITY
-        return scaled(self.user_plan.cardinality, lambda size: max(0, size - self.place.delivered - self.skipped))
+        return scaled(
+            self.user_plan.cardinality, lambda size: max(0, size - self.resume_point.delivered - self.skipped)
+        )
 
     @property
     def condition(self) -> str:
@@ -558,7 +560,7 @@ class Reader:
     def given(self) -> int:
         """How many elements the consumer got since it began to read."""
         held = self.held
-        come = 0 if held.piece is None else held.delivered + len(held.piece) - held.left - self.place.delivered
+        come = 0 if held.piece is None else held.delivered + len(held.piece) - held.left - self.resume_point.delivered
         return come - self.skipped
 
     def skip(self, count: int) -> None:
@@ -569,7 +571,7 @@ class Reader:
         lost = [failure for failure in islice(held.failures, here) if failure.of_source]
         if count > here:
             state = self.state()
-            self.restart(further(self.place, state["delivered"], state["position"], count - here))
+            self.restart(further(self.resume_point, state["delivered"], state["position"], count - here))
         if lost:
             fail(lost[0].release())
 
@@ -586,7 +588,7 @@ class Reader:
         start = Start.of(state["position"])
         if start.skip:
             raise PlanError("set_weights right after skip() cannot know what was skipped: read one element first")
-        self.restart(self.place._replace(plan=plan, delivered=state["delivered"], start=start))
+        self.restart(self.resume_point._replace(plan=plan, delivered=state["delivered"], start=start))
 
     def restart(self, place: ResumePoint) -> None:
         """End the pipeline, and start again at a place; a thread that reads meanwhile gets nothing of what it read."""

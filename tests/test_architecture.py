@@ -378,6 +378,20 @@ def test_no_module_is_named_after_nothing(module: Module) -> None:
     assert not words & {"common", "helper", "helpers", "manager", "managers", "misc", "util", "utils"}
 
 
+METAPHORS = {"bell", "board", "course", "draft", "here", "home", "lay", "post", "rope", "there"}
+HIDDEN_VERBS = {"coming", "fed", "found", "imported", "made", "opened", "passed", "place", "through"}
+
+
+@each_module
+def test_functions_and_classes_are_named_by_standard_terms(module: Module) -> None:
+    classes = [node for node in nodes(module.tree) if isinstance(node, ast.ClassDef)]
+    definitions = [node for scope in (module.tree, *classes) for node in scope.body]
+    named = {
+        node.name for node in definitions if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+    }
+    assert not {name for name in named if name.lower() in METAPHORS | HIDDEN_VERBS}
+
+
 def public_objects() -> Iterator[tuple[str, object]]:
     for module in (asyncdata, asyncdata.experimental, asyncdata.testing):
         yield module.__name__, module

@@ -422,9 +422,9 @@ class SimulatedDevice:
         return [None] * len(files)
 
     def parts(self, packed: Any, parts: Sequence[PackedArray]) -> Sequence[Any]:
-        return [self.part(packed, start, dtype, tuple(shape)) for start, dtype, shape, _ in parts]
+        return [self.array_at(packed, start, dtype, tuple(shape)) for start, dtype, shape, _ in parts]
 
-    def part(self, packed: Any, start: int, dtype: Any, shape: tuple[int, ...]) -> SimulatedArray:
+    def array_at(self, packed: Any, start: int, dtype: Any, shape: tuple[int, ...]) -> SimulatedArray:
         """Return a view into an array of bytes from an offset on; its dtype is NumPy's or PyTorch's."""
         array = SimulatedArray(self.accelerator, packed.memory, shape, np.dtype(str(dtype).removeprefix("torch.")))
         array.start, array.owner = start, packed

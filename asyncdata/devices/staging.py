@@ -51,7 +51,7 @@ class UnpinnedArray(NamedTuple):
     `dtype` is the name for `from_array_and_dtype` if a tensor is sent.
     """
 
-    place: int
+    number: int
     array: Array
     dtype: str | None
 

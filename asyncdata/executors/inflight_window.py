@@ -79,7 +79,7 @@ class InFlightWindow:
         self.pending: dict[Group, None] = {}  # without a fixed order: admitted, not out yet
         self.last: Tickets = NOTHING
         self.held = self.free = 0
-        self.part = scope.owned.budget.share()
+        self.budget_share = scope.owned.budget.share()
         self.most_bytes = MOST_BYTES if scope.sharing is None else scope.sharing.most_bytes
         self.load = 0  # bytes of an element, before and after; after is not known to begin with
         self.known = False
@@ -190,10 +190,10 @@ class InFlightWindow:
         wanted, batch = min(self.wanted() * self.load, self.most_bytes), (self.rows or 0) * self.load
         batches = self.wanted_batches()
         memory = 2 * self.workers.count * batch if batches else 0
-        space = self.part.claim(max(wanted, memory), self.load)
+        space = self.budget_share.claim(max(wanted, memory), self.load)
         self.fits = space >= memory
         if not self.fits:
-            space = self.part.claim(wanted, self.load)
+            space = self.budget_share.claim(wanted, self.load)
         self.most = max(1, min(space, max(self.most_bytes, batches * batch if self.fits else 0)) // self.load)
 
     def admit(self, block: Block) -> None:

@@ -197,7 +197,7 @@ class ElementWriter:
             )
 
     def named(self, tag: bytes, kind: type, parts: dict[str, Any]) -> None:
-        if found(kind.__module__, kind.__qualname__) is not kind:
+        if find_class(kind.__module__, kind.__qualname__) is not kind:
             raise StructureError(
                 f"cannot be written to a file: {kind.__qualname__} is not a class that module {kind.__module__} has by "
                 "that name; define it at the top of a module"
@@ -315,7 +315,7 @@ class ElementReader:
         module, name = self.take(), self.take()
         if type(module) is not str or type(name) is not str:
             raise ValueError("a class needs its module and its name")
-        kind = found(module, name)
+        kind = find_class(module, name)
         if kind is None:
             raise StructureError(f"the element is a {module}.{name}, which is not imported here: import {module} first")
         return kind
@@ -441,7 +441,7 @@ def dtype_of(encoded: bytes) -> np.dtype[Any]:
     return dtype
 
 
-def found(module: str, name: str) -> type | None:
+def find_class(module: str, name: str) -> type | None:
     """Return the class of this name in an imported module; `None` if there is none. No `__getattr__` runs."""
     value: Any = sys.modules.get(module)
     for part in name.split("."):

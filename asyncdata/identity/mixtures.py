@@ -25,7 +25,7 @@ class Step:
     """A step of a state's plan: its text, its place there, its seed and its share, if it has them."""
 
     words: str
-    place: int | None = None
+    number: int | None = None
     seed: int | None = None
     share: list[int] | None = None
 
@@ -144,7 +144,7 @@ class Fitting:
         plan = self.node(self.plan, entries)
         if not self.moves:
             return plan, self.saved
-        now = {step.place: place for place, step in enumerate(self.steps) if step.place is not None}
+        now = {step.number: place for place, step in enumerate(self.steps) if step.number is not None}
         return plan, {
             **self.saved,
             "plan": [step.words for step in self.steps],

@@ -145,7 +145,7 @@ class RunLog:
             if not new and not (why == "state" and self.each and self.last is None):  # who goes on with others' shares
                 return
             part = self.files.next_part()
-            chain = self.chain if part == self.files.part else b""
+            chain = self.chain if part == self.files.number else b""
             lines = [] if chain else self.head(header())
             orders = {*self.orders} if chain else set[str]()
             lines += self.pending.lines(orders)

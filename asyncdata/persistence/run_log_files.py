@@ -50,12 +50,12 @@ class LogFiles:
         if self.local:
             check_writable(Path(self.path))
         self.began = f"{datetime.now(UTC):%Y%m%dT%H%M%S%f}"
-        self.part = 0
+        self.number = 0
 
     def next_part(self) -> int:
         """Return the number of the part for the next piece: the one of the last piece as long as that may grow."""
-        path = Path(self.name(self.part))
-        return self.part if self.local and not (path.exists() and path.stat().st_size >= FULL) else self.part + 1
+        path = Path(self.name(self.number))
+        return self.number if self.local and not (path.exists() and path.stat().st_size >= FULL) else self.number + 1
 
     def name(self, part: int) -> str:
         """Return the path or URL of a part."""
@@ -68,7 +68,7 @@ class LogFiles:
             append(Path(self.name(part)), data, first)
         else:
             put_object(self.name(part), data)
-        self.part = part
+        self.number = part
 
 
 def check_writable(path: Path) -> None:

@@ -164,7 +164,7 @@ class Cycle:
 
     def __init__(self, inputs: Inputs, length: int, block_length: int, want: Demand, place: InterleavePosition) -> None:
         self.inputs = inputs
-        self.place = place
+        self.start_position = place
         self.slots: list[CycleSlot | None] = [None] * length
         self.block_length = block_length
         self.want = want
@@ -201,11 +201,11 @@ class Cycle:
         """Start a new log of events, from the state now."""
         self.events = []
         slots = {index: slot.state for index, slot in enumerate(self.slots) if slot is not None}
-        self.before = CycleSnapshot(slots, self.last, self.place.outer, self.index, self.turn, self.pending)
+        self.before = CycleSnapshot(slots, self.last, self.start_position.outer, self.index, self.turn, self.pending)
 
     async def reopen(self) -> Blocks:
         """Fill the slots that were open when a state was saved; yield failures beyond those that are requested."""
-        for slot, _ in self.place.slots:
+        for slot, _ in self.start_position.slots:
             await self.open_at(slot)
             if self.count >= self.want.items:
                 yield self.emit()

@@ -25,7 +25,7 @@ Place: TypeAlias = tuple[Tickets, int]
 class InputPlace(NamedTuple):
     """The position of an input, and how many elements it has given by then."""
 
-    place: Place
+    position: Place
     given: int
 
 
@@ -205,7 +205,7 @@ class MixtureHistory:
 class MixedTickets(Tickets):
     """The tickets of elements that came from several inputs: pairs of its number and the ticket there."""
 
-    __slots__ = ("counted", "inputs", "journal", "listed", "number", "place", "record")
+    __slots__ = ("chooser_position", "counted", "inputs", "journal", "listed", "number", "record")
 
     def __init__(
         self,
@@ -217,7 +217,7 @@ class MixedTickets(Tickets):
         self.journal = journal
         self.number = number
         self.inputs, self.counted = history.inputs, history.counted
-        self.place = place
+        self.chooser_position = place
         self.record = journal.records[number]
         self.listed: Sequence[Any] = ()
 
@@ -235,4 +235,4 @@ class MixedTickets(Tickets):
     def at(self, count: int) -> Position:
         found = self.journal.positions(self.number, count)
         books = {"given": list(found.given)} if self.counted else {}
-        return {**self.place(count), **books, "inputs": found.inputs[: self.inputs]}
+        return {**self.chooser_position(count), **books, "inputs": found.inputs[: self.inputs]}

@@ -335,25 +335,25 @@ class Packer(Step):
         self.seen = 0
         self.begun: list[OpenSequence] = []
         self.out: list[tuple[Any, Ticket, PackingState]] = []
-        self.place: PackingPosition | None = None
+        self.start_position: PackingPosition | None = None
         self.back: list[Any] = []  # sequences that were in rows when the state was saved, until all are there
 
     def resume(self, position: Position) -> Start:
         place = PackingPosition.of(position)
-        self.place = place if place.back else None
+        self.start_position = place if place.back else None
         return Start.of(position["input"])
 
     def need(self, want: int) -> int:
-        return want if self.place is None else min(4096, len(self.place.back) - len(self.back))
+        return want if self.start_position is None else min(4096, len(self.start_position.back) - len(self.back))
 
     def feed(self, block: Block) -> Block:
         self.tickets, self.seen = block.tickets, 0
-        if self.place is not None:
-            self.seen = min(len(block), len(self.place.back) - len(self.back))
+        if self.start_position is not None:
+            self.seen = min(len(block), len(self.start_position.back) - len(self.back))
             self.back += block.items[: self.seen]
-            if len(self.back) < len(self.place.back):
+            if len(self.back) < len(self.start_position.back):
                 return Block([])
-            begun = self.put_back(self.place)
+            begun = self.put_back(self.start_position)
         else:
             begun = []
         if len(self.journal.entries) > max(64, self.journal.held):
@@ -455,7 +455,7 @@ class Packer(Step):
             if self.space[number] < 0:
                 raise ResumeError(f"{self.node.label()}: a row of the state has more tokens than {self.length}")
         self.begun = [*place.begun()]
-        self.journal, self.place, self.back = PackingJournal(self.rows), None, []
+        self.journal, self.start_position, self.back = PackingJournal(self.rows), None, []
         return [*zip(self.begun, found, strict=True)]
 
     def still(self, item: Any, ticket: Ticket) -> Tokens:
