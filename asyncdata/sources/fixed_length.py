@@ -64,7 +64,7 @@ class FixedFiles(NumberedFiles):
             begins = list(map(self.layout.begin, records))
             data = [file.read_at(begin, self.layout.record_bytes) for begin in begins]
         if any(len(record) < self.layout.record_bytes for record in data):
-            raise DataLossError(f"{without_query(path)}: it ends earlier than when it was open_file")
+            raise DataLossError(f"{without_query(path)}: it ends earlier than when it was opened")
         return data
 
     def check(self, path: str, size: int) -> None:

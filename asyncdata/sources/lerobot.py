@@ -148,7 +148,7 @@ class VideoFile(SizedFile):
         else:
             with open_file(self._path, self._storage) as file:
                 if file.status() != self._status:
-                    raise DataLossError(f"{without_query(self._path)}: the file has changed since it was open_file")
+                    raise DataLossError(f"{without_query(self._path)}: the file has changed since it was opened")
                 found = file.read_at(self.at, size)
         self.at += len(found)
         return found
