@@ -154,6 +154,17 @@ class Table(Numbers):
         return row
 
 
+class Rows(Numbers):
+    """Holds an array, and reads it."""
+
+    def __init__(self, rows: Any) -> None:
+        super().__init__(len(rows))
+        self.rows = rows
+
+    def __getitem__(self, index: int) -> Any:
+        return self.rows[index].copy()
+
+
 class ReadOnce(Stream):
     """A stream that returns itself, and is empty when it has been read."""
 

@@ -7,6 +7,7 @@ import json
 import random
 from collections.abc import Callable, Iterable
 from itertools import combinations
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,7 @@ from tests.torch.datasets import (
     Noisy,
     Numbers,
     ReadOnce,
+    Rows,
     Stream,
     Table,
     Unsendable,
@@ -304,6 +306,17 @@ def test_statistics_name_the_step_that_limits_the_loop(workers: int) -> None:
     assert [step.items for step in stats.steps] == [20, 20]
     assert "fetch_batch" in loader.bottleneck().step
     assert "num_workers" in str(loader.bottleneck()) or not workers
+
+
+@pytest.mark.parametrize("form", ["in shared memory", "in a file"])
+def test_what_can_be_mapped_is_not_copied(form: str, tmp_path: Path) -> None:
+    array, file = Table().rows, tmp_path / "rows.npy"
+    np.save(file, array)
+    rows = torch.from_numpy(array).share_memory_().numpy() if form == "in shared memory" else np.load(file, "r")
+    before = {*FUNCTIONS.data}
+    batches = [*DataLoader(Rows(rows), 4, num_workers=2)]
+    assert {*FUNCTIONS.data} <= before
+    assert torch.cat(batches).tolist() == array.tolist()
 
 
 def test_large_arrays_of_a_dataset_are_shared_and_private_where_they_are_written() -> None:

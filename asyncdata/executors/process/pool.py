@@ -154,9 +154,12 @@ def table_of(spans: list[Span], whole: list[Span], found: list[SharedData], data
     return np.array(rows, np.int64).tobytes()
 
 
+ONCE: Final = "beside this process's own (np.load(file, mmap_mode='r') and tensor.share_memory_() have one for all)"
+
+
 def log_held(label: str, size: int, held: HeldData) -> None:
     """Log how the large data that a function holds gets to the workers."""
-    parts = [f"{size / 1e6:,.1f} MB in shared memory, once for all workers"] if size else []
+    parts = [f"{size / 1e6:,.1f} MB in shared memory, once for all workers, {ONCE}"] if size else []
     parts += [f"mapped by each worker: {', '.join(held.mapped)}"] if held.mapped else []
     parts += [f"copied: {', '.join(held.copied)}"] if held.copied else []
     log.info("%s holds large data: %s", label, "; ".join(parts))

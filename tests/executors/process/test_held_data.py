@@ -247,7 +247,10 @@ def test_workers_have_no_copies(tmp_path: Path, warm: PoolHandle, caplog: pytest
     assert {total for total, _ in found} == {size}
     assert max(ad.Dataset.range(8).map(alone, num_parallel_calls=2, executor="process")) - before < size // 4
     (record,) = caplog.records
-    assert "67.1 MB in shared memory, once for all workers; mapped by each worker: the file" in record.getMessage()
+    shared, mapped = record.getMessage().split("; ")
+    assert "67.1 MB in shared memory, once for all workers" in shared
+    assert "mmap_mode='r'" in shared
+    assert "mapped by each worker: the file" in mapped
     array[0] = 2
     assert next(iter(ds))[0] == size + 1
 
