@@ -10,6 +10,7 @@ import ssl
 import subprocess
 import traceback
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -119,30 +120,65 @@ def test_merged_states_begin_with_new_records_where_nothing_was_read(broker: Kaf
 
 def test_a_cluster_of_several_brokers_that_tells_only_of_topics_asked_for() -> None:
     """As Apache Kafka's, and unlike the broker of the other tests."""
+    with mock_cluster(3) as servers, confluent_producer(servers) as producer:
+        send(producer, range(60))
+        partitions = producer.list_topics("numbers", timeout=60).topics["numbers"].partitions.values()
+        assert len({one.leader for one in partitions}) > 1
+        ds = ad.Dataset.from_kafka(servers, "numbers").shuffle(8, seed=1)
+        with ds.iterate() as records:
+            found = values(next(records) for _ in range(23))
+            state = json.loads(json.dumps(records.state_dict()))
+        assert ad.web.commit_kafka(servers, "numbers", state, "trainers").keys() == {0, 1, 2, 3}
+        send(producer, range(60, 80))
+        ended = ad.Dataset.from_kafka(servers, "numbers", follow=False).shuffle(8, seed=1)
+        assert sorted([*found, *values(ended.iterate(state=state))]) == [*range(80)]
+        with pytest.raises(ad.PlanError, match="there is no such topic"):
+            list(ad.Dataset.from_kafka(servers, "others", follow=False))
+
+
+def send(producer: Any, numbers: Iterable[int]) -> None:
+    for number in numbers:
+        producer.produce("numbers", b"%d" % number, partition=number % 4)
+    assert producer.flush(60) == 0
+
+
+@contextmanager
+def confluent_producer(servers: str, **more: Any) -> Iterator[Any]:
+    """A producer of librdkafka."""
     confluent = pytest.importorskip("confluent_kafka")
-    producer = confluent.Producer({"test.mock.num.brokers": 3, "bootstrap.servers": "none", "log_level": 0})
+    producer = confluent.Producer({"bootstrap.servers": servers, "log_level": 0, **more})
+    try:
+        yield producer
+    finally:
+        producer.close()
 
-    def send(numbers: Iterable[int]) -> None:
-        for number in numbers:
-            producer.produce("numbers", b"%d" % number, partition=number % 4)
-        assert producer.flush(60) == 0
 
-    brokers = producer.list_topics(timeout=60).brokers.values()
-    servers = ",".join(f"{one.host}:{one.port}" for one in brokers)
-    send(range(60))
-    leaders = {one.leader for one in producer.list_topics("numbers", timeout=60).topics["numbers"].partitions.values()}
-    assert len(brokers) == 3
-    assert len(leaders) > 1
-    ds = ad.Dataset.from_kafka(servers, "numbers").shuffle(8, seed=1)
-    with ds.iterate() as records:
-        found = values(next(records) for _ in range(23))
-        state = json.loads(json.dumps(records.state_dict()))
-    assert ad.web.commit_kafka(servers, "numbers", state, "trainers").keys() == {0, 1, 2, 3}
-    send(range(60, 80))
-    ended = ad.Dataset.from_kafka(servers, "numbers", follow=False).shuffle(8, seed=1)
-    assert sorted([*found, *values(ended.iterate(state=state))]) == [*range(80)]
-    with pytest.raises(ad.PlanError, match="there is no such topic"):
-        list(ad.Dataset.from_kafka(servers, "others", follow=False))
+@contextmanager
+def mock_cluster(brokers: int) -> Iterator[str]:
+    """A cluster of librdkafka; its servers."""
+    with confluent_producer("none", **{"test.mock.num.brokers": brokers}) as cluster:
+        found = cluster.list_topics(timeout=60).brokers.values()
+        assert len(found) == brokers
+        yield ",".join(f"{one.host}:{one.port}" for one in found)
+
+
+def test_the_marks_of_transactions_are_no_records_and_none_is_lost_at_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """This broker writes a mark behind each transaction, with a checksum of 0, and does not tell which were aborted."""
+    monkeypatch.setattr(kafka_topic, "WAIT_MILLISECONDS", 50)
+    with mock_cluster(1) as servers, confluent_producer(servers, **{"transactional.id": "numbers"}) as producer:
+        producer.init_transactions(60)
+        for number in range(0, 8, 2):
+            producer.begin_transaction()
+            for one in (number, number + 1):
+                producer.produce("numbers", b"%d" % one, partition=0)
+            producer.commit_transaction(60)
+        ds = ad.Dataset.from_kafka(servers, "numbers", follow=False, client={"check_crcs": False})
+        for count in (1, 2, 8):
+            with ds.iterate() as records:
+                found = [next(records) for _ in range(count)]
+                state = json.loads(json.dumps(records.state_dict()))
+            assert [record["offset"] for record in found] == [0, 1, 3, 4, 6, 7, 9, 10][:count]
+            assert values(found) + values(ds.iterate(state=state)) == [*range(8)]
 
 
 def test_records_are_not_divided_by_their_numbers() -> None:
