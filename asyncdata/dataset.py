@@ -1327,7 +1327,8 @@ class Dataset(Transformations[T_co]):
     def explain(self) -> Explanation:
         """Return the plan before and after the rewrites, how it resumes from a state, and what each rewrite did.
 
-        `exact` means that it resumes at the element. Otherwise it names the steps that repeat work; the elements are
+        Where functions name `decode_image` and the like, it says by which packages these decode. `exact` means that it
+        resumes at the element. Otherwise it names the steps that repeat work; the elements are
         the same either way. The datasets that `flat_map` and `interleave` will make are not included.
 
         Notebooks show it as a picture, the plan beside what runs, and `explain().plot("plan.svg")` writes that. After

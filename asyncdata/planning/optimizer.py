@@ -434,6 +434,7 @@ def explained(plan: Node, options: Options) -> str:
     """Return the plan before and after the rewrites, and what each rewrite did."""
     from asyncdata.graph.plan_text import change_text, plan_text
     from asyncdata.planning.cluster_placement import placement_lines
+    from asyncdata.planning.decoders import decoder_lines
 
     optimized = optimize(plan, options)
     lines = [
@@ -441,6 +442,7 @@ def explained(plan: Node, options: Options) -> str:
         f"runs as    {plan_text(optimized.plan, MARGIN)}",
         f"placement  {options.placement or 'thread'}",
         *placement_lines(optimized.plan, options),
+        *decoder_lines(optimized.plan),
         "resume     " + ("\n" + MARGIN * " ").join(resumptions(plan) or ["exact"]),
         "rewrites" if optimized.story else "rewrites   none",
     ]

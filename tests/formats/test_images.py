@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import asyncdata as ad
-from asyncdata.formats import images
+from asyncdata.formats import audio, images
 from asyncdata.formats.images import DECODERS, is_installed, jpeg_components
 
 Image = pytest.importorskip("PIL.Image")
@@ -68,6 +68,19 @@ def test_each_package_gives_the_same() -> None:
             found = [DECODERS[name](jpeg(**how), channels).astype(int) for name in names]
             assert {one.shape for one in found} == {(90, 120, channels)}
             assert max(np.abs(one - found[0]).max() for one in found) <= most
+
+
+def test_explain_names_the_packages(monkeypatch: pytest.MonkeyPatch) -> None:
+    def sample(row: Any) -> Any:
+        return ad.decode_image(row[0]), ad.decode_audio(row[1])
+
+    monkeypatch.setattr(images, "decoder_name", lambda: "simplejpeg")
+    monkeypatch.setattr(audio, "decoder_name", lambda: "soundfile")
+    files = ad.Dataset.from_list([b""])
+    shown = "\ndecoders   decode_image: JPEG by simplejpeg, other pictures by PIL"
+    assert f"{shown}\n" in str(files.map(ad.decode_image).explain())
+    assert f"{shown}; decode_audio: soundfile, what it does not know by av\n" in str(files.map(sample).explain())
+    assert "decoders" not in str(files.map(len).explain())
 
 
 def test_versions_that_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
