@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from asyncdata.recorder.exclusion import Exclusion
     from asyncdata.recorder.replay import Replay
     from asyncdata.sources.listing import Pattern
+    from asyncdata.storage.cache_dir import CacheDir
     from asyncdata.tee import Consumer
     from asyncdata.transforms.mixture_weights import WeightsGiven
     from asyncdata.web.channel import Channel
@@ -619,6 +620,7 @@ class Dataset(Transformations[T_co]):
         seed: int | None = None,
         *,
         storage_options: Mapping[str, Any] | None = None,
+        cache_dir: str | PathLike[str] | CacheDir | None = None,
     ) -> Dataset[str]:
         """The paths that match one or several glob patterns, listed now; shuffled each epoch unless `shuffle=False`.
 
@@ -627,7 +629,8 @@ class Dataset(Transformations[T_co]):
         but `a`, as `[!a]`. A backslash before `*`, `?` or `[` makes it literal, except on Windows.
 
         Patterns may be URLs of object stores: `s3://`, `gs://`, `az://`. `storage_options` say how to reach them, by
-        obstore's names (`endpoint`, `region`, `access_key_id`, ...), where the environment does not.
+        obstore's names (`endpoint`, `region`, `access_key_id`, ...), where the environment does not. With a `cache_dir`
+        the listing is kept in that folder, and used, with a warning in the log, if no server answers.
 
         >>> import asyncdata as ad, tempfile, pathlib
         >>> with tempfile.TemporaryDirectory() as folder:
@@ -639,7 +642,7 @@ class Dataset(Transformations[T_co]):
         from asyncdata.sources.listing import buffer_for, listed
 
         in_order = check_choice("list_files", "shuffle", shuffle) is False
-        files: Dataset[str] = Dataset(listed("list_files", file_pattern, in_order, storage_options))
+        files: Dataset[str] = Dataset(listed("list_files", file_pattern, in_order, storage_options, cache_dir))
         return files if in_order else files.shuffle(buffer_for(files.plan), seed=seed)
 
     @staticmethod

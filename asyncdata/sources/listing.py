@@ -124,26 +124,36 @@ def page_of(entries: Iterator[Entry]) -> list[str]:
 
 
 def listed(
-    method: str, pattern: Pattern | Sequence[Pattern], in_order: bool, storage_options: Mapping[str, Any] | None
+    method: str,
+    pattern: Pattern | Sequence[Pattern],
+    in_order: bool,
+    storage_options: Mapping[str, Any] | None,
+    cache_dir: Any = None,
 ) -> Node:
     """Return the source of the names that match: all names, or a lazy listing if they are many and sorted."""
     patterns = patterns_of(method, pattern)
+    storage, keeping = StorageOptions.of(method, storage_options), StorageOptions.of(method, storage_options, cache_dir)
+    if keeping is not None and keeping.cache is not None:  # all at once, as a part of a listing is not kept
+        return Items(matching(method, pattern, keeping), files=True, storage=storage)
     if len(patterns) == 1 and in_order and not is_local(patterns[0]) and not is_web(patterns[0]):
-        listing = Listing(patterns[0], StorageOptions.of(method, storage_options))
+        listing = Listing(patterns[0], storage)
         entries = listing.entries()
         names = [entry.path for entry in islice(entries, MANY)]
         if next(entries, None) is not None:
             return listing
         return Items(some(method, patterns, names), files=True, storage=listing.storage)
-    storage = StorageOptions.of(method, storage_options)
-    return Items(matching(method, pattern, storage_options), files=True, storage=storage)
+    return Items(matching(method, pattern, storage), files=True, storage=storage)
 
 
 def matching(
-    method: str, pattern: Pattern | Sequence[Pattern], storage_options: Mapping[str, Any] | None = None
+    method: str,
+    pattern: Pattern | Sequence[Pattern],
+    storage_options: StorageOptions | Mapping[str, Any] | None = None,
 ) -> list[str]:
     """Return the paths that match one or several patterns, sorted; `FileNotFoundError` if none does."""
-    patterns, storage = patterns_of(method, pattern), StorageOptions.of(method, storage_options)
+    patterns, storage = patterns_of(method, pattern), storage_options
+    if not isinstance(storage, StorageOptions):
+        storage = StorageOptions.of(method, storage)
     found: list[str] = []
     for one in patterns:
         if is_web(one) and not is_pattern(one):  # a web server cannot be listed, and the URL of a file is complete

