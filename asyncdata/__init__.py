@@ -32,7 +32,8 @@ Names in brackets are the files to begin with.
     planning/         what becomes of a plan before it runs: rewrite rules (optimizer), steps that a cluster runs
     observe/          traces, pictures of the plan, metrics, the dashboard (its numbers are those of statistics/)
     process_engine/   a pipeline in a process of its own
-    checkpoint        states: what they hold, whether they fit a pipeline, saving and merging them
+    states            what states hold, whether they fit a pipeline, merging them
+    checkpoint        states in files
     persistence/      elements on disk: caches, snapshots, saved datasets, shards
     grouping          the methods of Dataset that put elements together, or take them apart
     transformations   its other methods that return a dataset; what they are given (transformation_arguments)

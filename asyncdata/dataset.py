@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Literal, Never, TypeVar, overload
 import numpy as np
 import numpy.typing as npt
 
-from asyncdata.checkpoint import ResumePoint, chosen_seeds, fingerprint, place_of, place_of_origins, plan_of_next_epoch
 from asyncdata.dataset_arguments import (
     MethodOfClass,
     check_plan,
@@ -39,6 +38,7 @@ from asyncdata.iterator import DatasetIterator, next_block
 from asyncdata.options import Options
 from asyncdata.planning.optimizer import Planner
 from asyncdata.sources.in_memory import Chosen, Counter, Elements, Items, Random, Range, Sliced, Slices, Source, Tensors
+from asyncdata.states import ResumePoint, chosen_seeds, fingerprint, place_of, place_of_origins, plan_of_next_epoch
 from asyncdata.transformations import Transformations, dataset_for
 from asyncdata.transforms.map import Map
 from asyncdata.transforms.prefetch_to_device import check_last

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Self
 
-from asyncdata.checkpoint import ResumePoint
 from asyncdata.graph.node import Node
 from asyncdata.identity.hashed_attributes import is_users
+from asyncdata.states import ResumePoint
 
 __all__ = ("Epochs",)
 

@@ -16,7 +16,6 @@ from operator import getitem, length_hint
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Self, TypeVar
 
-from asyncdata.checkpoint import ResumePoint, origin_of, place_of, state_header, state_of
 from asyncdata.elements.structure import spec_of
 from asyncdata.elements.validation import check_flag
 from asyncdata.engines.base import Engine, LoopEngine, RunSpec, TaskEngine
@@ -31,6 +30,7 @@ from asyncdata.runtime.memory_budget import MemoryBudget
 from asyncdata.runtime.meter import Meters
 from asyncdata.runtime.queue import AT_EXIT
 from asyncdata.runtime.tickets import END, Position, Start
+from asyncdata.states import ResumePoint, origin_of, place_of, state_header, state_of
 from asyncdata.statistics.consumer import ConsumerTimes
 from asyncdata.system import forks
 from asyncdata.system.closing import Closable

@@ -37,8 +37,8 @@ LAYERS = (
     ("engines", "identity"),
     ("cluster", "devices"),
     ("planning",),
-    ("checkpoint", "observe", "process_engine"),
-    ("epochs", "persistence"),
+    ("observe", "process_engine", "states"),
+    ("checkpoint", "epochs", "persistence"),
     ("iterator", "torch", "transformation_arguments"),
     ("grouping", "integrations", "tee", "web"),
     ("demo", "recorder", "transformations"),
@@ -61,7 +61,7 @@ TYPES_FROM_ABOVE = {
 
 # Modules whose functions import modules of this package, so that a program loads what it uses, and why.
 LATE = {
-    "asyncdata.checkpoint": "files of states, and the checks of a resume",
+    "asyncdata.states": "the checks of a resume",
     "asyncdata.cli.compare": "PyTorch, which no other command needs",
     "asyncdata.dataset": "each method imports what it alone needs",
     "asyncdata.dataset_arguments": "likewise",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from asyncdata import checkpoint
+from asyncdata import states
 from asyncdata.formats import offset_index, tfrecord_index
 from asyncdata.persistence import run_log as log
 from asyncdata.persistence import saved_dataset
@@ -19,7 +19,7 @@ def test_the_page_has_the_numbers_of_all_formats() -> None:
     said = {what.partition(" (")[0]: numbers for what, numbers in rows}
     assert offset_index.VERSION == tfrecord_index.VERSION
     assert said == {
-        "a state": f"{checkpoint.OLDEST} to {checkpoint.VERSION}",
+        "a state": f"{states.OLDEST} to {states.VERSION}",
         "a state of `asyncdata.torch.DataLoader`": "1",  # compared by tests/torch, as PyTorch is not installed here
         "a folder of `save`": str(saved_dataset.VERSION),
         "a folder of a `DurableChannel`": str(folder.FORMAT),

@@ -21,10 +21,10 @@ import pytest
 
 import asyncdata as ad
 from asyncdata.__main__ import COMMANDS, main
-from asyncdata.checkpoint import place_of, state_header
 from asyncdata.observe.dashboard_page import rendered
 from asyncdata.observe.history import History, View
 from asyncdata.sources.listing import Listing
+from asyncdata.states import place_of, state_header
 from tests.marks import first_by_default
 
 SECRET = "Zx9secret7Q"
@@ -240,11 +240,11 @@ ELEMENTS = {
     ("scan", "initial_state"): "the state of the user's function",
     ("reduce", "initial_state"): "likewise",
     ("checkpoint.inspect_state", "state"): "shows what a state has",
-    ("checkpoint.origin_of", "step"): "makes an origin of it",
-    ("checkpoint.origin_of", "ticket"): "likewise",
-    ("checkpoint.origin_of", "state_header"): "likewise",
-    ("checkpoint.state_of", "position"): "makes a state of it",
-    ("checkpoint.state_of", "state_header"): "likewise",
+    ("states.origin_of", "step"): "makes an origin of it",
+    ("states.origin_of", "ticket"): "likewise",
+    ("states.origin_of", "state_header"): "likewise",
+    ("states.state_of", "position"): "makes a state of it",
+    ("states.state_of", "state_header"): "likewise",
 }
 """The arguments that are data, and come out as such."""
 
@@ -324,37 +324,37 @@ CALLS: dict[str, dict[str, Any]] = {
     "observe.PrometheusCollector": {},
     "observe.dashboard": {},
     "observe.report": {"iterator": iter(numbers()), "path": "run.html"},
-    "checkpoint.chosen_seeds": {"plan": numbers().plan},
-    "checkpoint.fingerprint": {"plan": numbers().plan},
+    "states.chosen_seeds": {"plan": numbers().plan},
+    "states.fingerprint": {"plan": numbers().plan},
     "checkpoint.inspect_state": {"state": iter(numbers()).state_dict()},
     "checkpoint.load": {"path": "missing"},
     "checkpoint.load_shares": {"folder": "missing"},
     "checkpoint.merge_states": {"states": []},
-    "checkpoint.place_of": BEGUN,
-    "checkpoint.plan_labels": {"plan": numbers().plan},
-    "checkpoint.plan_of_next_epoch": {"plan": numbers().plan},
+    "states.place_of": BEGUN,
+    "states.plan_labels": {"plan": numbers().plan},
+    "states.plan_of_next_epoch": {"plan": numbers().plan},
     "checkpoint.save": {"path": "a.state", "state": {"version": 0}},
     "checkpoint.save_share": {"folder": "shares", "state": {}},
-    "checkpoint.seeds_of": {"plan": numbers().plan},
+    "states.seeds_of": {"plan": numbers().plan},
     "checkpoint.share_file": {"state": iter(numbers()).state_dict()},
-    "checkpoint.shares_of": {"plan": numbers().plan},
-    "checkpoint.state_header": {"place": place_of(**BEGUN), "options": ad.Options()},
-    "checkpoint.state_of": {
+    "states.shares_of": {"plan": numbers().plan},
+    "states.state_header": {"place": place_of(**BEGUN), "options": ad.Options()},
+    "states.state_of": {
         "state_header": state_header(place_of(**BEGUN), ad.Options()),
         "delivered": 1,
         "position": [1],
     },
-    "checkpoint.check_same_plan": {"header": ORIGIN, "plan": numbers().plan},
-    "checkpoint.origin_of": {"state_header": state_header(place_of(**BEGUN), ad.Options()), "step": 1, "ticket": 1},
-    "checkpoint.place_of_origins": {"plan": numbers().plan, "origins": [ORIGIN]},
-    "checkpoint.plan_of_worker": {"plan": numbers().plan, "header": ORIGIN},
-    "checkpoint.with_seeds": {"plan": numbers().plan, "seeds": {}, "strict": True, "places": iter([])},
+    "states.check_same_plan": {"header": ORIGIN, "plan": numbers().plan},
+    "states.origin_of": {"state_header": state_header(place_of(**BEGUN), ad.Options()), "step": 1, "ticket": 1},
+    "states.place_of_origins": {"plan": numbers().plan, "origins": [ORIGIN]},
+    "states.plan_of_worker": {"plan": numbers().plan, "header": ORIGIN},
+    "states.with_seeds": {"plan": numbers().plan, "seeds": {}, "strict": True, "places": iter([])},
 }
 
 INNER = {
     "DatasetIterator": "made by Dataset.iterate",
     "Stateful": "a protocol",
-    "checkpoint.ResumePoint": "made by place_of",
+    "states.ResumePoint": "made by place_of",
     "observe.Dashboard": "made by observe.dashboard",
     "testing.SourceDriver": "takes nothing",
     "testing.check_resumes": "runs the user's pipelines",
@@ -365,7 +365,7 @@ INNER = {
 }
 """What users do not call with arguments of their own."""
 
-MODULES = ("web", "experimental", "observe", "checkpoint", "testing")
+MODULES = ("web", "experimental", "observe", "checkpoint", "states", "testing")
 
 
 def public() -> dict[str, Any]:

@@ -10,7 +10,6 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Final
 
-from asyncdata.checkpoint import chosen_seeds
 from asyncdata.elements.columns import ColumnBatch
 from asyncdata.errors import DataLossError, ResumeError, annotate
 from asyncdata.executors.function_call import noted
@@ -29,6 +28,7 @@ from asyncdata.runtime.block import Block, Blocks, Demand, Failure
 from asyncdata.runtime.tickets import END, ChildTickets, Ordinals, Position, Start, Ticket
 from asyncdata.sources.tfrecord import RecordFile
 from asyncdata.sources.tfrecord_random_access import IndexCache
+from asyncdata.states import chosen_seeds
 from asyncdata.storage import AppendFile, Entry
 from asyncdata.transforms.cache import FIRST, CachePosition, numbered
 

@@ -8,13 +8,13 @@ from contextlib import suppress
 from itertools import count, zip_longest
 from typing import Any, Final, NamedTuple, Self
 
-from asyncdata.checkpoint import seeds_of, shares_of, with_seeds
 from asyncdata.errors import DataLossError, ResumeError
 from asyncdata.formats.tfrecord import HEADER, RecordParser
 from asyncdata.graph.node import Node, nodes_of
 from asyncdata.identity.content_hash import changed
 from asyncdata.runtime.json_text import parse_json
 from asyncdata.sources.file_list_digest import label_text
+from asyncdata.states import seeds_of, shares_of, with_seeds
 from asyncdata.storage import RandomFile
 
 __all__ = ("HEAD", "TAIL", "Header", "recorded_count")

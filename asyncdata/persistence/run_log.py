@@ -21,12 +21,12 @@ from hashlib import blake2b
 from threading import RLock
 from typing import Any, Final, Literal, Self, TypeAlias
 
-from asyncdata.checkpoint import ResumePoint, shares_of
 from asyncdata.errors import ResumeError, StageError
 from asyncdata.identity.exclusion import left_in
 from asyncdata.persistence.run_log_files import LogFiles
 from asyncdata.persistence.run_log_lines import Delivered, text_of
 from asyncdata.runtime.tickets import Position, Tickets, encode
+from asyncdata.states import ResumePoint, shares_of
 
 __all__ = ("FORMAT", "HEAD", "Occasion", "RunLog", "chained")
 

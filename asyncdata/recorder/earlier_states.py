@@ -5,7 +5,6 @@ from __future__ import annotations
 from os import PathLike
 from typing import Any
 
-from asyncdata.checkpoint import place_of, state_of
 from asyncdata.errors import DataLossError, PlanError, ResumeError
 from asyncdata.graph.node import Node, nodes_of
 from asyncdata.identity.exclusion import exclusion_digest
@@ -16,6 +15,7 @@ from asyncdata.persistence.run_log import HEAD
 from asyncdata.planning.optimizer import Planner
 from asyncdata.recorder.audit import leaves_of
 from asyncdata.recorder.log_reader import Logs, Run, logs_of
+from asyncdata.states import place_of, state_of
 from asyncdata.transforms.cache import Cache
 from asyncdata.transforms.exclude import unexcluded
 

@@ -8,7 +8,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeAlias, cast
 
-from asyncdata.checkpoint import place_of_origins
 from asyncdata.errors import PlanError
 from asyncdata.graph.node import Node, nodes_of
 from asyncdata.identity.hashed_attributes import is_users
@@ -18,6 +17,7 @@ from asyncdata.runtime.json_text import parse_json
 from asyncdata.sources.in_memory import Items
 from asyncdata.sources.listing import Listing
 from asyncdata.sources.parsed_files import ParsedFile
+from asyncdata.states import place_of_origins
 from asyncdata.storage import local_path
 from asyncdata.transforms.batch import Batch
 from asyncdata.transforms.bucket_by_token_count import BucketByTokenCount

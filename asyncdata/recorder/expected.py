@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping
 from itertools import count as counting
 from typing import Any
 
-from asyncdata.checkpoint import ResumePoint, check_same_plan, plan_of_worker, with_seeds
 from asyncdata.errors import PlanError
 from asyncdata.graph.node import Node, nodes_of
 from asyncdata.iterator import DatasetIterator, ended_by
@@ -15,6 +14,7 @@ from asyncdata.options import INFINITE_CARDINALITY, Options
 from asyncdata.persistence.file_cache import FileCache
 from asyncdata.planning.optimizer import Planner, settle
 from asyncdata.recorder.log_reader import Step
+from asyncdata.states import ResumePoint, check_same_plan, plan_of_worker, with_seeds
 from asyncdata.transforms.balance import Balance
 from asyncdata.transforms.cache import Cache
 from asyncdata.transforms.shard import Shard

@@ -12,7 +12,6 @@ from typing import Any, Final, NamedTuple, TypeGuard, cast
 import numpy as np
 import numpy.typing as npt
 
-from asyncdata.checkpoint import shares_of
 from asyncdata.errors import DataLossError, PlanError
 from asyncdata.graph.node import Node
 from asyncdata.persistence.run_log import FORMAT, chained
@@ -23,6 +22,7 @@ from asyncdata.runtime.json_text import parse_json
 from asyncdata.runtime.orders import Order
 from asyncdata.runtime.position_codec import Columns, rows_of, unpack_columns
 from asyncdata.runtime.tickets import END, Position, ReplayedTickets, Ticket, decode, encode
+from asyncdata.states import shares_of
 
 DAMAGED: Final = (ValueError, TypeError, LookupError, OverflowError)
 """What is raised for a ticket or an order that is none."""

@@ -7,13 +7,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import Any, Final, Generic, Self, TypeVar, cast
 
-from asyncdata.checkpoint import ResumePoint, place_of_origins
 from asyncdata.errors import PlanError, ResumeError, annotate
 from asyncdata.graph.node import Node, nodes_of
 from asyncdata.identity.exclusion import exclusion_digest
 from asyncdata.iterator import DatasetIterator
 from asyncdata.options import Options
 from asyncdata.planning.optimizer import Planner, settle
+from asyncdata.states import ResumePoint, place_of_origins
 from asyncdata.system.closing import Closable
 from asyncdata.transforms.exclude import unexcluded
 

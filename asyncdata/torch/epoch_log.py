@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from asyncdata.checkpoint import VERSION
 from asyncdata.persistence.run_log import Occasion, RunLog
+from asyncdata.states import VERSION
 
 __all__ = ("EpochLog",)
 

@@ -18,7 +18,6 @@ import numpy as np
 import pytest
 
 import asyncdata as ad
-from asyncdata.checkpoint import fingerprint, plan_labels
 from asyncdata.devices.simulated import Accelerator
 from asyncdata.executors.function_call import Call
 from asyncdata.formats.fixed_length import FixedLayout
@@ -34,6 +33,7 @@ from asyncdata.sources.listing import Listing
 from asyncdata.sources.parquet import ParquetFile
 from asyncdata.sources.shards import LitFile, LitFiles
 from asyncdata.sources.table_rows import TableRows
+from asyncdata.states import fingerprint, plan_labels
 from asyncdata.transforms.flat_map import FlatMap
 from asyncdata.transforms.group_by_reducer import Calls
 from asyncdata.transforms.padded_batch import Padding
