@@ -31,16 +31,16 @@ class RecordStore(LazyColumnStore):
 
     objects = True
 
-    def __init__(self, records: list[Any], form: RecordForm, made: list[Any] | None = None) -> None:
+    def __init__(self, records: list[Any], form: RecordForm, items: list[Any] | None = None) -> None:
         super().__init__(len(records), 0, lambda: form.elements(records), lambda: form.arrays(records))
         self.records = records
         self.form = form
-        self.made = made
+        self.items = items
         del self.weight  # it is found when it is needed
 
     def __getattr__(self, name: str) -> Any:
-        if name == "value" and self.made is not None:
-            self.value = objects(self.made)
+        if name == "value" and self.items is not None:
+            self.value = objects(self.items)
             return self.value
         if name == "weight":
             self.weight = nbytes(self.form.elements(self.records[:1])[0])
@@ -48,5 +48,5 @@ class RecordStore(LazyColumnStore):
         return super().__getattr__(name)
 
     def at(self, places: Sequence[int]) -> RecordStore:
-        made = None if self.made is None else [self.made[place] for place in places]
-        return RecordStore([self.records[place] for place in places], self.form, made)
+        items = None if self.items is None else [self.items[place] for place in places]
+        return RecordStore([self.records[place] for place in places], self.form, items)
