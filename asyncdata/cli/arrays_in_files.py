@@ -9,7 +9,7 @@ from typing import Any, Final
 from asyncdata.dataset import Dataset
 from asyncdata.errors import PlanError
 from asyncdata.readers import ZarrDataset
-from asyncdata.sources.zarr_table import opened
+from asyncdata.sources.zarr_table import open_node
 from asyncdata.storage import StorageOptions, local_path
 from asyncdata.system.optional_packages import require
 
@@ -41,7 +41,7 @@ def is_zarr(folder: str) -> bool:
 
 def rows_of_zarr(folder: str, storage_options: Mapping[str, Any] | None = None) -> Dataset[Any]:
     """Return the rows of an array, or of those in a group."""
-    found = opened(folder, StorageOptions.of("ZarrDataset", storage_options))
+    found = open_node(folder, StorageOptions.of("ZarrDataset", storage_options))
     if hasattr(found, "shape"):
         return ZarrDataset(folder, storage_options=storage_options)
     names = [name for name, one in found.members(max_depth=None) if hasattr(one, "shape")]
