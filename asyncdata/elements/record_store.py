@@ -27,7 +27,7 @@ class RecordForm(Protocol):
 class RecordStore(LazyColumnStore):
     """Records. Once there are elements, which users may change, arrays are made of these."""
 
-    __slots__ = ("form", "records")
+    __slots__ = ("form", "made", "records")
 
     objects = True
 

@@ -95,7 +95,7 @@ class RunLog:
     def add_tickets(self, tickets: Tickets, start: int, stop: int) -> None:
         """Note elements of a block, together where that can be."""
         try:
-            members, sizes = tickets.members(start, stop) or (tickets.part(start, stop), None)
+            members, sizes = tickets.members(start, stop) or (tickets.slice(start, stop), None)
             ordered = members.ordered(0, len(members))
             if ordered is None and stop - start > 1 and ends_in_order(members):
                 middle = (start + stop) // 2  # one order ends here, and another begins
