@@ -90,7 +90,7 @@ class FakeTransport:
 
     def start(self) -> FakeActor:
         self.started += 1
-        made = FakeActor(self.kind.made(self.cluster.copy), f"node {self.started % 2}")
+        made = FakeActor(self.kind.create(self.cluster.copy), f"node {self.started % 2}")
         with self.lock:
             self.actors.append(made)
         return made
