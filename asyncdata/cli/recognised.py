@@ -86,23 +86,35 @@ READERS: Final[dict[str, Callable[..., Dataset[Any]]]] = {
     "HDF5": rows_of_hdf5,
 }
 
-FOLDERS: Final[dict[str, tuple[Callable[[Path, list[str]], bool], Callable[[str], Dataset[Any]]]]] = {
-    "saved dataset": (lambda _, names: "dataset.json" in names, Dataset[Any].load),
-    "Energon's WebDataset": (
-        lambda folder, _: (folder / ".nv-meta").is_dir(),
-        lambda folder: reduce(
-            Dataset[Any].concatenate,
-            [EnergonDataset(folder, part, dataset_config=None) for part in energon_parts(folder)],
-        ),
-    ),
-    "MDS": (lambda _, names: "index.json" in names and any(".mds" in name for name in names), MdsDataset),
-    "LeRobot": (lambda folder, names: "data" in names and (folder / "meta" / "info.json").exists(), LeRobotDataset),
-    "TensorFlow Datasets": (
-        lambda _, names: {"dataset_info.json", "features.json"} <= {*names},
-        lambda folder: TfdsDataset(folder, "all"),
-    ),
+
+def saved_elements(folder: str, **_: Any) -> Dataset[Any]:
+    """Return the elements of a saved dataset, which must be on this machine."""
+    return Dataset[Any].load(folder)
+
+
+def energon_samples(folder: str, *, storage_options: Storage = None) -> Dataset[Any]:
+    """Return the samples of all parts of a folder of Energon's."""
+    how: dict[str, Any] = {"dataset_config": None, "storage_options": storage_options}
+    parts = energon_parts(folder, StorageOptions.of("EnergonDataset", storage_options))
+    return reduce(Dataset[Any].concatenate, [EnergonDataset(folder, part, **how) for part in parts])
+
+
+def tfds_samples(folder: str, *, storage_options: Storage = None) -> Dataset[Any]:
+    """Return the samples of all splits of a folder of TensorFlow Datasets."""
+    return TfdsDataset(folder, "all", storage_options=storage_options)
+
+
+INSIDE: Final = ("meta/info.json", ".nv-meta/split.yaml", ".nv-meta/split.json")
+"""Files within folders of a folder, by which LeRobot's and Energon's are known."""
+
+FOLDERS: Final[dict[str, tuple[Callable[[Sequence[str]], bool], Callable[..., Dataset[Any]]]]] = {
+    "saved dataset": (lambda names: "dataset.json" in names, saved_elements),
+    "Energon's WebDataset": (lambda names: bool({*INSIDE[1:]} & {*names}), energon_samples),
+    "MDS": (lambda names: "index.json" in names and any(".mds" in name for name in names), MdsDataset),
+    "LeRobot": (lambda names: INSIDE[0] in names, LeRobotDataset),
+    "TensorFlow Datasets": (lambda names: {"dataset_info.json", "features.json"} <= {*names}, tfds_samples),
     "LitData": (
-        lambda _, names: "index.json" in names and any(name.startswith("chunk-") for name in names),
+        lambda names: "index.json" in names and any(name.startswith("chunk-") for name in names),
         LitDataset,
     ),
 }
@@ -149,8 +161,20 @@ def recognise_url(url: str, storage: Storage) -> RecognisedFiles:
         return RecognisedFiles("Lance", [folder], LanceDataset(folder, storage_options=storage))
     if any([*store.list(f"{inside}{name}")] for name in ZARR):
         return RecognisedFiles("Zarr", [folder], rows_of_zarr(folder, storage))
-    below = matching("SOURCE", f"{folder}/*", storage)
-    return recognise_files([path for path in below if not path.rpartition("/")[2].startswith(".")], storage)
+    special = [name for name in INSIDE if [*store.list(f"{inside}{name}")]]
+    below = [] if special else matching("SOURCE", f"{folder}/*", storage)
+    files = [path for path in below if not path.rpartition("/")[2].startswith(".")]
+    known = folder_of_kind(folder, [*special, *(path.rpartition("/")[2] for path in files)], storage)
+    return recognise_files(files, storage) if known is None else known
+
+
+def folder_of_kind(folder: str, names: Sequence[str], storage: Storage = None) -> RecognisedFiles | None:
+    """Return what a folder with these names in it holds, `None` if it only has files."""
+    how = {} if storage is None else {"storage_options": storage}
+    for kind, (is_one, reader) in FOLDERS.items():
+        if is_one(names):
+            return RecognisedFiles(kind, [folder], reader(folder, **how))
+    return None
 
 
 def recognise_files(paths: list[str], storage: Storage = None) -> RecognisedFiles:
@@ -165,9 +189,9 @@ def recognise_folder(folder: str) -> RecognisedFiles:
     if Path(folder, "channel.json").exists():
         raise PlanError(f"{folder} is a channel: use asyncdata channel inspect")
     inside = sorted(path for path in Path(folder).iterdir() if not path.name.startswith("."))
-    for kind, (is_one, reader) in FOLDERS.items():
-        if is_one(Path(folder), [path.name for path in inside]):
-            return RecognisedFiles(kind, [folder], reader(folder))
+    special = [name for name in INSIDE if Path(folder, name).exists()]
+    if (known := folder_of_kind(folder, [*special, *(path.name for path in inside)])) is not None:
+        return known
     files = [str(path) for path in inside if path.is_file()]
     if not files and inside:
         pictures = ImageFolderDataset(folder)

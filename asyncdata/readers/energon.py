@@ -148,9 +148,9 @@ class EnergonDataset(Dataset[Any]):
         super().__init__(found.plan)
 
 
-def energon_parts(folder: str) -> list[str]:
-    """Return the names of the parts of a local folder of Energon's."""
-    split = read_first([f"{folder}/{META}/split.yaml", f"{folder}/{META}/split.json"], None)
+def energon_parts(folder: str, storage: StorageOptions | None = None) -> list[str]:
+    """Return the names of the parts of a folder of Energon's."""
+    split = read_first([f"{folder}/{META}/split.yaml", f"{folder}/{META}/split.json"], storage)
     return [*split[1]["split_parts"]]
 
 

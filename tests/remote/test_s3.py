@@ -22,6 +22,8 @@ from asyncdata.__main__ import main
 from asyncdata.errors import DataLossError, ResumeError
 from asyncdata.testing import check_resumes
 from tests.data import write_litdata, write_tfds, write_tokens
+from tests.lerobot import write_lerobot
+from tests.mds import mds_shard
 from tests.remote.conftest import Bucket, seaweed_server, write_config
 from tests.safetensors import safetensors_of
 
@@ -456,7 +458,9 @@ def test_arrays_and_folders_of_pictures(bucket: Bucket, tmp_path: Path) -> None:
     assert list(ds) == [(b"cat/1.jpg", 0), (b"dog/1.jpg", 1), (b"dog/in/2.jpg", 1)]
 
 
-def test_folders_that_other_loaders_have_written(bucket: Bucket, tmp_path: Path) -> None:
+def test_folders_that_other_loaders_have_written(
+    bucket: Bucket, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     for folder in (write_litdata.FOLDER / "plain", write_tfds.FOLDER / "mine", write_tokens.FOLDER):
         for path in folder.iterdir():
             bucket.put(f"{folder.name}/{path.name}", path.read_bytes())
@@ -470,3 +474,27 @@ def test_folders_that_other_loaders_have_written(bucket: Bucket, tmp_path: Path)
     check_resumes(lambda: ad.TfdsDataset(f"{bucket.url}/mine", "train[3:17]", **here), places=2)
     tokens = ad.TokenDataset(f"{bucket.url}/tokens/int32.bin", window=9, **kept)
     assert np.array_equal(list(tokens), list(ad.TokenDataset(write_tokens.FOLDER / "int32.bin", window=9)))
+    options = [word for name, value in bucket.options.items() for word in ("--storage-option", f"{name}={value}")]
+    for folder, kind in (("plain", "LitData"), ("mine", "TensorFlow Datasets")):
+        assert main(["inspect", f"{bucket.url}/{folder}", *options]) == 0
+        assert f"format    {kind}\n" in capsys.readouterr().out
+
+
+def test_other_folders_are_recognised(bucket: Bucket, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shard = mds_shard({"text": ("str", None)}, [[b"one"], [b"two"]])
+    listed = {"basename": "shard.00000.mds", "bytes": len(shard)}
+    columns = {"column_names": ["text"], "column_encodings": ["str"], "column_sizes": [None]}
+    listed = {"format": "mds", "version": 2, "samples": 2, "raw_data": listed, "zip_data": None, "compression": None}
+    index = {"shards": [{**listed, **columns}], "version": 2}
+    bucket.put("mds/shard.00000.mds", shard)
+    bucket.put("mds/index.json", json.dumps(index).encode())
+    robot = write_lerobot(tmp_path, [3, 4], camera=False)
+    for path in robot.rglob("*"):
+        if path.is_file():
+            bucket.put(f"robot/{path.relative_to(robot)}", path.read_bytes())
+    options = [word for name, value in bucket.options.items() for word in ("--storage-option", f"{name}={value}")]
+    for folder, kind, count in (("mds", "MDS", 2), ("robot", "LeRobot", 7)):
+        assert main(["inspect", f"{bucket.url}/{folder}", *options]) == 0
+        told = capsys.readouterr().out
+        assert f"format    {kind}\n" in told
+        assert f"elements  {count}\n" in told
