@@ -97,7 +97,7 @@ def test_run_knows_every_benchmark() -> None:
 @pytest.mark.slow
 def test_devices_are_measured_where_there_is_a_gpu(tmp_path: Path) -> None:
     assert "ring, compute 4 copies" in run("devices", "--device", "simulated", "--json", str(tmp_path / "rows.json"))
-    assert len(json.loads((tmp_path / "rows.json").read_text())["rows"]) == 20
+    assert len(json.loads((tmp_path / "rows.json").read_text())["rows"]) == 23
 
 
 @pytest.mark.torch
