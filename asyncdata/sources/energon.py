@@ -16,7 +16,6 @@ from asyncdata.formats.offset_index import Marks, OffsetIndex
 from asyncdata.formats.sample_decoders import Decoder, Decoders
 from asyncdata.formats.tar import BLOCK
 from asyncdata.formats.webdataset import KEY, SampleParser
-from asyncdata.runtime.tickets import END, Position
 from asyncdata.sources.webdataset import SampleFile, SampleFiles
 from asyncdata.storage import AnyPart, StorageOptions, open_file
 
@@ -131,14 +130,9 @@ class EnergonFiles(SampleFiles):
         count = super().count(path)
         return len(self.kept[path]) if path in self.kept else count
 
-    def position(self, path: str, number: int) -> Position:
-        if number >= self.count(path):
-            return END
-        found = super().position(path, number)
+    def offset(self, path: str, number: int) -> tuple[int, int, int]:
         index = self.of(path)
-        if isinstance(index, OffsetIndex):
-            found[3] = index.span(self.row(path, number))[0]
-        return found
+        return (number, index.span(self.row(path, number))[0], 0) if isinstance(index, OffsetIndex) else (0, 0, 0)
 
     def read_file(self, path: str, records: Sequence[int]) -> list[Any]:
         self.of(path)

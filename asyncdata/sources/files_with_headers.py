@@ -61,6 +61,9 @@ class FilesWithHeaders(NumberedFiles, Generic[Known]):
     def count(self, path: str) -> int:
         return self.of(path).count
 
+    def size(self, path: str) -> int:
+        return self.of(path).status.size
+
     def is_broken(self, path: str) -> bool:
         return self.of(path).error is not None
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
@@ -13,7 +12,7 @@ from asyncdata.executors.scope import Scope
 from asyncdata.formats.fixed_length import FixedLayout, FixedParser
 from asyncdata.options import UNKNOWN_CARDINALITY
 from asyncdata.runtime.block import Blocks, Demand
-from asyncdata.runtime.tickets import END, Position, Ticket
+from asyncdata.runtime.tickets import Position, Ticket
 from asyncdata.sources.file_contents import FileContents
 from asyncdata.sources.numbered_files import NumberedFiles
 from asyncdata.sources.parsed_files import ParsedChunk, ParsedFile
@@ -44,12 +43,8 @@ class FixedFiles(NumberedFiles):
         count = self.layout.count(self.size(path))
         return 1 if count is None else count
 
-    def position(self, path: str, number: int) -> Position:
-        """Return the position of a record, as sequential reading gives it; the end of the file after the last."""
-        if number >= self.count(path):
-            return END
-        begin = 0 if self.layout.count(self.size(path)) is None else self.layout.begin(number)
-        return [os.path.basename(without_query(path)), self.size(path), number, begin, 0]
+    def offset(self, path: str, number: int) -> tuple[int, int, int]:
+        return number, 0 if self.is_broken(path) else self.layout.begin(number), 0
 
     def is_broken(self, path: str) -> bool:
         return self.layout.count(self.size(path)) is None

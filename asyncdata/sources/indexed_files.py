@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import copy
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 from asyncdata.errors import DataLossError
 from asyncdata.formats.offset_index import Marks, OffsetIndex
-from asyncdata.runtime.tickets import END, Position
 from asyncdata.sources.index_storage import make_several, read_or_make
 from asyncdata.sources.numbered_files import NumberedFiles
 from asyncdata.storage import BLOCK_BYTES, AnyPart, StorageOptions, open_file, without_query
@@ -73,14 +71,13 @@ class IndexedFiles(NumberedFiles):
         make_several(paths, self.known, self.of)
         return super().counts(paths)
 
-    def position(self, path: str, number: int) -> Position:
+    def size(self, path: str) -> int:
         index = self.of(path)
-        if number >= self.count(path):
-            return END
-        name = os.path.basename(without_query(path))
-        if isinstance(index, OSError):
-            return [name, -1, 0, 0, 0]
-        return [name, index.marks.size, number, index.span(number)[0], 0]
+        return -1 if isinstance(index, OSError) else index.marks.size
+
+    def offset(self, path: str, number: int) -> tuple[int, int, int]:
+        index = self.of(path)
+        return (0, 0, 0) if isinstance(index, OSError) else (number, index.span(number)[0], 0)
 
     def is_broken(self, path: str) -> bool:
         index = self.of(path)

@@ -108,11 +108,9 @@ class IteratorSource(Node):
         place = self.parse_position(start.position, StreamPlace.of)
         begin = None if place.state is None else oldest([*start.back, decode(start.position)])
         self.check_back(scope, start)
-        return self.run_through(scope, want, start, begin, place.number)
+        return self.run_through(scope, want, start, begin)
 
-    async def run_through(
-        self, scope: Scope, want: Demand, start: Start, begin: SourceSnapshot | None, goal: int
-    ) -> Blocks:
+    async def run_through(self, scope: Scope, want: Demand, start: Start, begin: SourceSnapshot | None) -> Blocks:
         """Yield the elements to repeat and continue, in one run: a stream may be readable only once."""
         found: dict[Ticket, Any] = {}
         needed = [*start.back, decode(start.position)]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final
@@ -16,7 +15,6 @@ from asyncdata.formats.column_parser import part_of
 from asyncdata.formats.npy import NpyHeader, header_of
 from asyncdata.formats.npy_rows import HEADER_BYTES, MAX_FILE_BYTES, NpyParser, is_by_rows, is_numpys
 from asyncdata.graph.node import PHYSICAL
-from asyncdata.runtime.tickets import END, Position
 from asyncdata.sources.files_with_headers import FilesWithHeaders, KnownFile
 from asyncdata.sources.numbered_files import NumberedFile
 from asyncdata.storage import BLOCK_BYTES, AnyPart, StorageOptions, open_file, read_head, without_query
@@ -78,14 +76,11 @@ class NpyFiles(FilesWithHeaders[KnownArrays]):
             known.error = error.with_traceback(None)
         return known
 
-    def position(self, path: str, number: int) -> Position:
+    def offset(self, path: str, number: int) -> tuple[int, int, int]:
         known = self.of(path)
-        if number >= known.count:
-            return END
-        name = os.path.basename(without_query(path))
         if known.columns is not None or known.header is None or not is_by_rows(known.header):
-            return [name, known.status.size, 0, 0, number]
-        return [name, known.status.size, number, known.header.begin + number * known.header.row_bytes, 0]
+            return 0, 0, number
+        return number, known.header.begin + number * known.header.row_bytes, 0
 
     def at_once(self) -> int:
         sizes = [known.header.row_bytes for known in self.known.values() if known.header is not None]

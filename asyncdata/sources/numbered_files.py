@@ -21,7 +21,7 @@ from asyncdata.runtime.block import Block, Blocks, Demand, Failure
 from asyncdata.runtime.tickets import END, Position, ReplayedTickets, Ticket
 from asyncdata.sources.index_storage import explain_compressed
 from asyncdata.sources.parsed_files import BEGINNING, FileId, FilePlace, ParsedChunk, ParsedFile, Spot, explain_path
-from asyncdata.storage import StorageOptions
+from asyncdata.storage import StorageOptions, without_query
 
 __all__ = ("NumberedFile", "NumberedFiles", "in_order", "runs")
 
@@ -41,7 +41,13 @@ class NumberedFiles:
 
     def position(self, path: str, number: int) -> Position:
         """Return the position of an element, as sequential reading gives it; the end of the file after the last."""
-        raise NotImplementedError
+        if number >= self.count(path):
+            return END
+        return [os.path.basename(without_query(path)), self.size(path), *self.offset(path, number)]
+
+    def offset(self, path: str, number: int) -> tuple[int, int, int]:
+        """Return the rest of the position of an element: a number, its byte offset, and how many elements to skip."""
+        return number, 0, 0
 
     def is_broken(self, path: str) -> bool:
         """Return whether an error ends a file, or replaces all of it."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import os
 import threading
 from bisect import bisect_right
 from collections import OrderedDict
@@ -27,7 +26,6 @@ from asyncdata.formats.parquet_groups import (
     places_of,
     spans,
 )
-from asyncdata.runtime.tickets import END, Position
 from asyncdata.sources.numbered_files import NumberedFiles
 from asyncdata.storage import AnyPart, StorageOptions, open_file, without_query
 from asyncdata.storage.base import Status
@@ -101,15 +99,15 @@ class ParquetFiles(NumberedFiles):
         known = self.of(path)
         return known.begins[-1] + (known.error is not None)
 
-    def position(self, path: str, number: int) -> Position:
+    def size(self, path: str) -> int:
+        return self.of(path).status.size
+
+    def offset(self, path: str, number: int) -> tuple[int, int, int]:
         known = self.of(path)
-        if number >= self.count(path):
-            return END
-        name = os.path.basename(without_query(path))
         if known.error is not None:
-            return [name, known.status.size, 0, 0, 0]
+            return 0, 0, 0
         group = bisect_right(known.begins, number) - 1
-        return [name, known.status.size, known.begins[group], group, number - known.begins[group]]
+        return known.begins[group], group, number - known.begins[group]
 
     def is_broken(self, path: str) -> bool:
         return self.of(path).error is not None

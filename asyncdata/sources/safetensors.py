@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import chain
@@ -18,7 +17,7 @@ from asyncdata.formats.safetensors import BEGIN_BYTES, TensorRows, header_bytes,
 from asyncdata.graph.node import PHYSICAL
 from asyncdata.options import UNKNOWN_CARDINALITY
 from asyncdata.runtime.block import Blocks, Demand
-from asyncdata.runtime.tickets import END, Position
+from asyncdata.runtime.tickets import Position
 from asyncdata.sources.files_with_headers import FilesWithHeaders, KnownFile
 from asyncdata.sources.numbered_files import NumberedFile, in_order, runs
 from asyncdata.storage import BLOCK_BYTES, AnyPart, StorageOptions, is_local_or_cached, open_file, without_query
@@ -56,13 +55,6 @@ class SafetensorsFiles(FilesWithHeaders[KnownTensors]):
         except ValueError as error:
             known.error = DataLossError(f"{without_query(path)}: {error}")
         return known
-
-    def position(self, path: str, number: int) -> Position:
-        name = os.path.basename(without_query(path))
-        return END if number >= self.count(path) else [name, self.size(path), number, 0, 0]
-
-    def size(self, path: str) -> int:
-        return self.of(path).status.size
 
     def version(self, path: str) -> str:
         return "" if is_local_or_cached(path, self.storage) else str(self.of(path).status.changed_ns)

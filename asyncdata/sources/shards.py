@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
@@ -17,7 +16,7 @@ from asyncdata.formats.litdata_groups import Groups, groups_of
 from asyncdata.formats.shards import BEGIN_BYTES, Layout, ShardFormat, ShardHeader, ShardParser
 from asyncdata.graph.node import PHYSICAL
 from asyncdata.runtime.block import Blocks, Demand
-from asyncdata.runtime.tickets import END, Position
+from asyncdata.runtime.tickets import Position
 from asyncdata.sources.files_with_headers import FilesWithHeaders, KnownFile
 from asyncdata.sources.numbered_files import NumberedFile, in_order
 from asyncdata.storage import AnyPart, StorageOptions, is_local_or_cached, open_file, read_head, without_query
@@ -61,15 +60,11 @@ class ShardFiles(FilesWithHeaders[KnownShard]):
             raise ValueError(f"it ends at byte {size}, where a header of {whole} bytes was expected")
         return self.form.header(path, file.read_at(0, whole))
 
-    def position(self, path: str, number: int) -> Position:
-        known = self.of(path)
-        if number >= known.count:
-            return END
-        name = os.path.basename(without_query(path))
-        if known.layout is None:
-            return [name, known.status.size, 0, 0, 0]
+    def offset(self, path: str, number: int) -> tuple[int, int, int]:
+        if self.of(path).layout is None:
+            return 0, 0, 0
         with open_file(path, self.storage) as file:
-            return [name, known.status.size, number, unpack("<I", file.read_at(4 + 4 * number, 4))[0], 0]
+            return number, unpack("<I", file.read_at(4 + 4 * number, 4))[0], 0
 
     def is_end(self, path: str, record: int) -> bool:
         return record >= self.of(path).records
@@ -85,9 +80,6 @@ class ShardFiles(FilesWithHeaders[KnownShard]):
                 known.error if record >= known.records else self.sample_at(file, layout, name, record)
                 for record in records
             ]
-
-    def size(self, path: str) -> int:
-        return self.of(path).status.size
 
     def sample_at(self, file: AnyPart, layout: Layout, name: str, record: int) -> Any:
         """Read a sample, or the error in its place."""
@@ -162,10 +154,8 @@ class LitFiles(ShardFiles):
         """Return whether the samples of a chunk are stored in groups."""
         return self.of(path).count > 0 and path in self.groups
 
-    def position(self, path: str, number: int) -> Position:
-        if not self.in_groups(path) or number >= self.count(path):
-            return super().position(path, number)
-        return [os.path.basename(without_query(path)), self.size(path), number, 0, 0]
+    def offset(self, path: str, number: int) -> tuple[int, int, int]:
+        return (number, 0, 0) if self.in_groups(path) else super().offset(path, number)
 
     def read_file(self, path: str, records: Sequence[int]) -> list[Any]:
         if not self.in_groups(path):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -18,7 +17,7 @@ from asyncdata.executors.scope import Scope
 from asyncdata.formats.tokens import HEADER_BYTES, TokenIndex, TokenWindows, index_of
 from asyncdata.graph.node import PHYSICAL
 from asyncdata.runtime.block import Blocks, Demand
-from asyncdata.runtime.tickets import END, Position
+from asyncdata.runtime.tickets import Position
 from asyncdata.sources.numbered_files import NumberedFile, NumberedFiles, in_order, runs
 from asyncdata.storage import BLOCK_BYTES, AnyPart, StorageOptions, open_file, without_query
 from asyncdata.storage.base import Status
@@ -138,12 +137,6 @@ class TokenFiles(NumberedFiles):
 
     def count(self, path: str) -> int:
         return self.of(path).count
-
-    def position(self, path: str, number: int) -> Position:
-        known = self.of(path)
-        if number >= known.count:
-            return END
-        return [os.path.basename(without_query(path)), known.status.size, number, 0, 0]
 
     def is_broken(self, path: str) -> bool:
         return self.of(path).error is not None

@@ -13,11 +13,11 @@ from collections.abc import Iterator
 from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Final, cast, final
+from typing import Any, Final, final
 
 from asyncdata.errors import DataLossError, PlanError, ResumeError
 from asyncdata.formats.tfrecord import masked_crc
-from asyncdata.runtime.json_text import parse_json
+from asyncdata.runtime.json_text import mappings_in, parse_json
 from asyncdata.storage import local_path, open_regular, read_regular, sync_folder, write_atomically
 from asyncdata.system import forks
 from asyncdata.web.record import DamagedFrameError, Frame, frame_of
@@ -300,13 +300,6 @@ class LogReader:
 
 def offsets_in(state: object, channel: str) -> Iterator[int]:
     """Yield each offset in a channel that a saved state contains, at any depth."""
-    waiting: list[object] = [state]
-    while waiting:
-        value = waiting.pop()
-        if isinstance(value, dict):
-            named = cast("dict[str, Any]", value)
-            if named.get("channel") == channel and isinstance(named.get("offset"), int):
-                yield named["offset"]
-            waiting.extend(named.values())
-        elif isinstance(value, (list, tuple)):
-            waiting.extend(cast("list[Any]", value))
+    for named in mappings_in(state):
+        if named.get("channel") == channel and isinstance(named.get("offset"), int):
+            yield named["offset"]

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Mapping
-from typing import Any, cast
+from typing import Any
 
 from asyncdata.errors import PlanError
 from asyncdata.redaction import redacted
+from asyncdata.runtime.json_text import mappings_in
 from asyncdata.system.optional_packages import require
 from asyncdata.web.kafka_topic import EXTRA
 from asyncdata.web.sources import kafka_source, name_for
@@ -45,18 +46,11 @@ def commit_kafka(
 
 def offsets_in(state: object, label: str) -> Iterator[tuple[int, int]]:
     """Yield the partitions and offsets of a topic that a state contains, at any depth."""
-    waiting: list[object] = [state]
-    while waiting:
-        value = waiting.pop()
-        if isinstance(value, dict):
-            named = cast("dict[str, Any]", value)
-            if named.get("queue") == label:
-                yield from ((int(partition), offset) for partition, offset in named.get("next", {}).items())
-                if "partition" in named:
-                    yield named["partition"], named["offset"]
-            waiting.extend(named.values())
-        elif isinstance(value, (list, tuple)):
-            waiting.extend(cast("list[Any]", value))
+    for named in mappings_in(state):
+        if named.get("queue") == label:
+            yield from ((int(partition), offset) for partition, offset in named.get("next", {}).items())
+            if "partition" in named:
+                yield named["partition"], named["offset"]
 
 
 async def commit(servers: str, topic: str, group: str, offsets: Mapping[int, int], client: Mapping[str, Any]) -> None:
