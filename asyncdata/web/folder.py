@@ -13,16 +13,16 @@ from collections.abc import Iterator
 from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Final, final
+from typing import Any, Final, cast, final
 
 from asyncdata.errors import DataLossError, PlanError, ResumeError
 from asyncdata.formats.tfrecord import masked_crc
-from asyncdata.runtime.json_text import mappings_in, parse_json
+from asyncdata.runtime.json_text import parse_json
 from asyncdata.storage import local_path, open_regular, read_regular, sync_folder, write_atomically
 from asyncdata.system import forks
 from asyncdata.web.record import DamagedFrameError, Frame, frame_of
 
-__all__ = ("ChannelFolder", "LogReader", "OffsetFile", "WakeFile", "local_folder", "offsets_in")
+__all__ = ("ChannelFolder", "LogReader", "OffsetFile", "WakeFile", "local_folder", "mappings_in", "offsets_in")
 
 SUFFIX: Final = ".tfrecord"
 SEGMENT: Final = re.compile(r"[0-9]{20}\.tfrecord")
@@ -303,3 +303,16 @@ def offsets_in(state: object, channel: str) -> Iterator[int]:
     for named in mappings_in(state):
         if named.get("channel") == channel and isinstance(named.get("offset"), int):
             yield named["offset"]
+
+
+def mappings_in(state: object) -> Iterator[dict[str, Any]]:
+    """Yield each dict that a state contains, at any depth."""
+    waiting: list[object] = [state]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, dict):
+            mapping = cast("dict[str, Any]", value)
+            yield mapping
+            waiting.extend(mapping.values())
+        elif isinstance(value, (list, tuple)):
+            waiting.extend(cast("list[Any]", value))

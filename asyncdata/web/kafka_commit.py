@@ -8,8 +8,8 @@ from typing import Any
 
 from asyncdata.errors import PlanError
 from asyncdata.redaction import redacted
-from asyncdata.runtime.json_text import mappings_in
 from asyncdata.system.optional_packages import require
+from asyncdata.web.folder import mappings_in
 from asyncdata.web.kafka_topic import EXTRA
 from asyncdata.web.sources import kafka_source, name_for
 
