@@ -1,4 +1,4 @@
-"""SamplerAttributes: what changes in a sampler from epoch to epoch, such as `epoch`, and goes into states."""
+"""SamplerAttributes: what changes in a sampler from epoch to epoch, such as `epoch`, and seeds: they go into states."""
 
 from __future__ import annotations
 
@@ -111,21 +111,23 @@ class SamplerAttributes:
         }
 
     def changed(self) -> tuple[dict[str, Any], list[str]]:
-        """Return the plain attributes that have changed, and the names of those that no state can hold."""
+        """Return the plain attributes that have changed or are seeds, and the names of those that no state can hold.
+
+        A seed is drawn when many a sampler is built: another process has another one.
+        """
         found: dict[str, Any] = {}
         lost: list[str] = []
         marks = self.marks()
         for one in attributes(self.sampler):
-            if self.first.get(one.path) == marks.get(one.path):
-                continue
-            if isinstance(one.value, PLAIN):
+            changed, plain = self.first.get(one.path) != marks.get(one.path), isinstance(one.value, PLAIN)
+            if plain and (changed or "seed" in one.path.rpartition(".")[2]):
                 found[one.path] = one.value
-            else:
+            elif changed:
                 lost.append(one.path)
         return found, lost
 
     def set(self, saved: Mapping[str, Any]) -> None:
-        """Set the attributes that had changed."""
+        """Set the attributes that a state has."""
         found = dict(samplers(self.sampler))
         for path, value in saved.items():
             owner, _, name = path.rpartition(".")

@@ -248,6 +248,18 @@ class CountingSampler(LazySampler):
         return iter(random.Random(self.epoch).sample(range(self.count), self.count))
 
 
+class SeededSampler(CountingSampler):
+    """Draws its seed when it is built."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.initial_seed = torch.initial_seed() + random.getrandbits(30)
+
+    def __iter__(self) -> Iterator[int]:
+        self.epoch += 1
+        return iter(random.Random(self.initial_seed + self.epoch).sample(range(self.count), self.count))
+
+
 class Held:
     """Holds the order of a sampler."""
 

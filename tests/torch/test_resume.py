@@ -24,6 +24,7 @@ from tests.torch.datasets import (
     Noisy,
     Numbers,
     Restless,
+    SeededSampler,
     ShrinkingSampler,
     ShufflingSampler,
     StatefulStream,
@@ -58,6 +59,7 @@ SAMPLERS: dict[str, Callable[[], Any]] = {
     "DistributedSampler": lambda: DistributedSampler(range(11), 2, 0),
     "EagerSampler": EagerSampler,
     "CountingSampler": CountingSampler,
+    "SeededSampler": SeededSampler,
 }
 
 
