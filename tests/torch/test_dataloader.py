@@ -162,6 +162,12 @@ def test_leaves_of_a_batch_keep_that_they_have_gradients() -> None:
     assert gradients(DataLoader(made, **given)) == gradients(TorchLoader(made, **given)) == [True, False, True]
 
 
+def test_workers_return_tensors_whose_values_pytorchs_workers_change() -> None:
+    conjugate = torch.tensor([1 + 2j]).conj()
+    batches = [*DataLoader([conjugate, conjugate.imag], None, num_workers=2)]
+    assert [one.tolist() for one in batches] == [[1 - 2j], [-2.0]]
+
+
 def test_wrong_arguments_are_refused_as_by_pytorch() -> None:
     for given in (
         {"batch_size": 0},
