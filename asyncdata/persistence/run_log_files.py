@@ -91,12 +91,15 @@ def check_writable(path: Path) -> None:
 
 
 def append(path: Path, data: bytes, first: bool) -> None:
-    """Append to a file, in one piece; the first time on a line of its own, as the last one may have been cut off."""
+    """Append to a file, in one piece or not at all; the first time on a line of its own, as the last one may have been
+    cut off."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("ab", buffering=0) as file:
-        if first and file.tell() and last_byte(path) != b"\n":
+        start = file.tell()
+        if first and start and last_byte(path) != b"\n":
             data = b"\n" + data
         if file.write(data) != len(data):
+            file.truncate(start)
             raise OSError(f"{path}: the log could not be written completely: the disk is full")
 
 

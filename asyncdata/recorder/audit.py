@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, chain, groupby, pairwise, product
+from operator import itemgetter
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias, cast
 
 import numpy as np
@@ -386,7 +387,11 @@ class Generation:
 def generations_of(runs: Sequence[Run]) -> list[Generation]:
     """Return the runs by the number of ranks, in the order of time: each began where the one before was left."""
     found: dict[Any, Generation] = {}
-    for run in sorted(runs, key=lambda run: run.time):  # of one file they are in order already
+    latest, times = dict[str, str](), list[str]()
+    for run in runs:  # of one file they are in order, also where the clock was put back
+        latest[run.path] = max(run.time, latest.get(run.path, ""))
+        times.append(latest[run.path])
+    for _, run in sorted(zip(times, runs, strict=True), key=itemgetter(0)):
         each = run.header.get("each")
         key = (len(run.shares), tuple(count for count, _ in run.shares), bool(run.header.get("dealt")))
         key = (*key, tuple(each)) if each else key

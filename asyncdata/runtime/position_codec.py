@@ -8,6 +8,7 @@ from __future__ import annotations
 from array import array
 from base64 import b64decode, b64encode
 from collections.abc import Sequence
+from itertools import chain
 from typing import Any, Final, TypeAlias, cast
 
 import numpy as np
@@ -60,6 +61,10 @@ def columns_of(values: Sequence[Any]) -> Columns:
         return np.frombuffer(array("q", values), np.int64)  # in a third of the time of np.array
     if not all(issubclass(kind, tuple) for kind in kinds) or len(set(map(len, values))) != 1:
         raise ValueError("tickets of several shapes")
+    flat = [*chain.from_iterable(values)]
+    if set(map(type, flat)) == {int}:  # in half the time of column by column
+        table = np.frombuffer(array("q", flat), np.int64).reshape(len(values), -1)
+        return {str(number): table[:, number].copy() for number in range(table.shape[1])}
     return {str(number): columns_of(part) for number, part in enumerate(zip(*values, strict=False))}
 
 

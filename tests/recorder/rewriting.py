@@ -30,7 +30,7 @@ def rewrite(path: Path, steps: list[Any]) -> None:
 
 
 def reseal(path: Path, lines: list[Any]) -> None:
-    """Replace the lines of the only run of a log, each piece with its hash."""
+    """Replace the lines of a log, each piece with its hash."""
     chain, body, text = b"", "", ""
     for line in lines:
         if isinstance(line, dict) and "sum" in line:
@@ -39,5 +39,6 @@ def reseal(path: Path, lines: list[Any]) -> None:
             text += f"{body}{text_of({why: count, 'sum': chain.hex()})}\n"
             body = ""
         else:
+            chain = b"" if isinstance(line, dict) and "log" in line else chain
             body += f"{text_of(line)}\n"
     path.write_text(text + body)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import subprocess
 import sys
@@ -21,7 +22,7 @@ from asyncdata.persistence.run_log_files import paths_of
 from asyncdata.recorder.audit import Audit, audit
 from asyncdata.recorder.expected import ExpectedTickets
 from asyncdata.recorder.log_reader import read_logs
-from tests.recorder.rewriting import rewrite, steps_of
+from tests.recorder.rewriting import reseal, rewrite, steps_of
 
 
 def pipeline(record: Path | None, count: int = 1, index: int = 0) -> ad.Dataset[Any]:
@@ -254,6 +255,41 @@ def test_a_run_that_is_closed_when_the_next_one_has_begun_is_no_fault_and_one_th
             next(batches)
             batches.state_dict()
     assert "two runs wrote it at once" in str(seen(tmp_path)[0])
+
+
+def test_a_clock_that_was_put_back_does_not_change_the_order_of_the_runs_in_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    train(pipeline(path), train(pipeline(path), most=8))
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    _, later = [line for line in lines if "log" in line]
+    later["time"] = "2000-01-01T00:00:00.000000+00:00"
+    reseal(path, lines)
+    (found,) = seen(tmp_path, against=True)
+    assert found.complete, str(found)
+    lines[lines.index(later) + 2] = lines[2]  # what the run that counts did is wrong
+    reseal(path, lines)
+    assert not seen(tmp_path)[0].complete
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no limits of files there")
+def test_what_a_full_disk_did_not_take_is_written_with_the_next_piece(tmp_path: Path) -> None:
+    import resource
+
+    path = tmp_path / "run.jsonl"
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    with pipeline(path).iterate() as batches:
+        for step, _ in enumerate(batches, 1):
+            if step == 5:
+                batches.state_dict()
+                resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size + 30, hard))
+                next(batches)
+                try:
+                    with pytest.raises(OSError, match="log could not be written completely"):
+                        batches.state_dict()
+                finally:
+                    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    (found,) = seen(tmp_path, against=True)
+    assert found.complete, str(found)
 
 
 def test_logs_of_another_pipeline_or_seed_are_not_taken_together(tmp_path: Path) -> None:

@@ -11,7 +11,8 @@ import pytest
 
 import asyncdata as ad
 from asyncdata.checkpoint import merge_states
-from asyncdata.persistence import run_log_lines
+from asyncdata.persistence import run_log_files, run_log_lines
+from asyncdata.persistence.run_log_files import paths_of
 from asyncdata.recorder.audit import Audit, audit
 from asyncdata.recorder.expected import ExpectedTickets
 from asyncdata.recorder.log_reader import read_logs
@@ -176,6 +177,16 @@ def test_an_order_that_is_none_or_another_is_never_complete(tmp_path: Path, orde
             line["of"]["order"] = name
     reseal(path, lines)
     assert not seen(path, against=True).complete
+
+
+def test_each_part_of_a_log_says_its_orders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_log_files, "FULL", 500)
+    logged(tmp_path / "run.jsonl")
+    paths = paths_of([str(tmp_path / "run.jsonl")])
+    assert len(paths) > 1
+    assert audit(read_logs(paths))[0].complete
+    assert all('"order"' in Path(path).read_text() for path in paths)
+    assert not audit(read_logs(paths[-1:]))[0].complete
 
 
 def test_a_log_of_the_format_before_is_read(tmp_path: Path) -> None:
