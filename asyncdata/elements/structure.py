@@ -307,9 +307,12 @@ def of_one_kind(arrays: list[npt.NDArray[Any]]) -> list[npt.NDArray[Any]]:
 def stack_masked(column: list[Any], where: str) -> Any:
     """Stack arrays of one shape, some of which have a mask."""
     check_same(column, [array.shape for array in column], "shape", where)
+    typed = [array for array in column if array is not np.ma.masked]
+    if typed:  # NumPy's constant for a masked number is a float64, whatever array it was read from
+        column = [np.ma.masked_all((), typed[0].dtype) if array is np.ma.masked else array for array in column]
     made = np.ma.stack(column)
     check_promotion(column, made.data, leaf(where))
-    masks = [array for array in column if is_masked(array) and array is not np.ma.masked]
+    masks = [array for array in typed if is_masked(array)]
     if len({(array.dtype, repr(array.fill_value)) for array in masks}) == 1:
         made.fill_value = masks[0].fill_value
     if masks and all(array.hardmask for array in masks):

@@ -76,6 +76,15 @@ def test_a_batch_of_masked_arrays_keeps_their_fill_value_and_hard_masks(fill: An
     assert batch.filled().tolist() == [one.filled().tolist()] * 2
 
 
+@pytest.mark.parametrize("first", [np.uint8(254), np.uint64(2**63 + 1), 7, np.datetime64("2020-01-01")])
+def test_a_masked_number_takes_the_dtype_of_the_others(first: Any) -> None:
+    for column in ([first, np.ma.masked], [np.ma.masked, first]):
+        (batch,) = ad.Dataset.from_iterable(column).batch(2)
+        assert batch.dtype == np.asarray(first).dtype
+        assert sorted(batch.mask) == [False, True]
+        assert batch.compressed()[0] == first
+
+
 class Metres(np.ndarray[Any, Any]):
     """An array with a unit, which has its own way to stack, as astropy's quantities."""
 
