@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# netCDF4 1.7.5.1.post1: 255 in a variable of uint8, as white pixels of pictures are, is masked when it is read, as 255 is the
-# default fill value, though the variable was written whole and has no `_FillValue`. Means leave the white pixels out.
-# -127 of int8, 65535 of uint16 are masked too. xarray reads the same variable as 255. Cure: `createVariable(...,
-# fill_value=False)`, or `set_auto_mask(False)` of the reader.
+# netCDF4 1.7.5.1.post1: 255 in a variable of uint8, as white pixels of pictures are, is masked when it is read, as
+# 255 is the default fill value, though the variable was written whole and has no `_FillValue`. Means leave the white
+# pixels out. -127 of int8, 65535 of uint16 are masked too. xarray reads the same variable as 255. Cure:
+# `createVariable(..., fill_value=False)`, or `set_auto_mask(False)` of the reader.
 set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT

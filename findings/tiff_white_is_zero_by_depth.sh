@@ -20,7 +20,8 @@ for depth in (8, 16):
     tifffile.imwrite("a.tif", stored, photometric="miniswhite")
     with Image.open("a.tif") as image:
         by_pillow = np.asarray(image)
-    pictures = {"Pillow": by_pillow, "OpenCV": cv2.imread("a.tif", cv2.IMREAD_UNCHANGED), "tifffile": tifffile.imread("a.tif")}
+    by_opencv = cv2.imread("a.tif", cv2.IMREAD_UNCHANGED)
+    pictures = {"Pillow": by_pillow, "OpenCV": by_opencv, "tifffile": tifffile.imread("a.tif")}
     for name, picture in pictures.items():
         found[name, depth] = picture[0, 1].item()
 print(found)
