@@ -309,7 +309,8 @@ def stack_masked(column: list[Any], where: str) -> Any:
     check_same(column, [array.shape for array in column], "shape", where)
     typed = [array for array in column if array is not np.ma.masked]
     if typed:  # NumPy's constant for a masked number is a float64, whatever array it was read from
-        column = [np.ma.masked_all((), typed[0].dtype) if array is np.ma.masked else array for array in column]
+        hidden = np.ma.array(np.zeros((), typed[0].dtype), mask=True)
+        column = [hidden if array is np.ma.masked else array for array in column]
     made = np.ma.stack(column)
     check_promotion(column, made.data, leaf(where))
     masks = [array for array in typed if is_masked(array)]
