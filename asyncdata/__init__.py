@@ -122,7 +122,7 @@ if TYPE_CHECKING:
     from asyncdata.web.channel import Channel
     from asyncdata.web.durable import DurableChannel
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = (
     "AUTOTUNE",
