@@ -23,6 +23,6 @@ def test_the_page_has_the_numbers_of_all_formats() -> None:
         "a state of `asyncdata.torch.DataLoader`": "1",  # compared by tests/torch, as PyTorch is not installed here
         "a folder of `save`": str(saved_dataset.VERSION),
         "a folder of a `DurableChannel`": str(folder.FORMAT),
-        "a log of `Options(record=)`": str(log.FORMAT),
+        "a log of `Options(record=)`": f"1 to {log.FORMAT}",
         "indexes of files": str(offset_index.VERSION),
     }
