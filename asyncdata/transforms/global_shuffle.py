@@ -54,7 +54,11 @@ def permuted(start: int, stop: int, size: int, key: int) -> npt.NDArray[np.int64
 
 
 def permuted_places(places: Places, size: int, key: int) -> Places:
-    """Return where these places of `range(size)` go in that permutation."""
+    """Return where these places of `range(size)` go in that permutation; `ValueError` for others, as a damaged state or
+    log may have, which would be mapped for ever.
+    """
+    if len(places) and not 0 <= int(places.min()) <= int(places.max()) < size:
+        raise ValueError(f"places {places.min()} to {places.max()} of {size} elements")
     bits = max(2, (size - 1).bit_length())
     low = bits // 2
     found = places.astype(U)

@@ -7,12 +7,13 @@ from itertools import pairwise
 from math import factorial
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import asyncdata as ad
-from asyncdata.transforms.global_shuffle import permuted
+from asyncdata.transforms.global_shuffle import permuted, permuted_places
 from tests.marks import first_by_default
 from tests.states import edited
 
@@ -99,3 +100,10 @@ def test_a_map_that_may_be_reordered_runs_after_the_shuffle() -> None:
     assert "range(100) → shuffle() → map" in mapped.explain()
     in_order = NUMBERS.map(lambda x: x).shuffle(seed=1)
     assert "map(<lambda>) → shuffle()" in in_order.explain()
+
+
+@pytest.mark.parametrize("place", [-1, 5, 2**63 - 1])
+def test_places_of_no_element_are_an_error(place: int) -> None:
+    """A damaged state or log may have them."""
+    with pytest.raises(ValueError, match="of 5 elements"):
+        permuted_places(np.array([0, place]), 5, 1)
