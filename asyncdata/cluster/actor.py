@@ -6,7 +6,6 @@ import os
 import platform
 import sys
 from collections import OrderedDict
-from pickle import loads
 from typing import Any, Final, NamedTuple
 
 from asyncdata.cluster.parcel import Parcel
@@ -60,7 +59,7 @@ class CallActor:
         self.functions: OrderedDict[bytes, GroupWork] = OrderedDict()
         keep_memory_warm()
 
-    def call(self, name: bytes, work: bytes | None, parcel: Parcel) -> CallReply:
+    def call(self, name: bytes, work: Parcel | None, parcel: Parcel) -> CallReply:
         """Do a task. Errors are in the reply."""
         try:
             function = self.learn(name, work)
@@ -68,13 +67,13 @@ class CallActor:
         except BaseException as error:  # noqa: BLE001 - SystemExit and the like end the pipeline, not the actor
             return CallReply(Parcel.of(RemoteError.of(error)))
 
-    def learn(self, name: bytes, work: bytes | None) -> GroupWork | None:
+    def learn(self, name: bytes, work: Parcel | None) -> GroupWork | None:
         """Return the work of a stage, which is unpickled once; nothing if it is not known and was not sent."""
         if name not in self.functions:
             if work is None:
                 return None
             try:
-                self.functions[name] = loads(work)
+                self.functions[name] = work.open(copied=False)
             except Exception as error:
                 raise not_loaded(error) from error
         self.functions.move_to_end(name)

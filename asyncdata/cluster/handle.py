@@ -9,6 +9,7 @@ from functools import partial
 from importlib.util import find_spec
 from typing import Any, ClassVar, Final, Generic, TypeVar
 
+from asyncdata.cluster.parcel import Parcel, copy_of
 from asyncdata.cluster.pool import ActorPool, RemoteFunction
 from asyncdata.cluster.ray_transport import RayTransport, ray_of
 from asyncdata.cluster.remote_run import RunPool
@@ -17,7 +18,7 @@ from asyncdata.cluster.workers import ClusterWorkers
 from asyncdata.cluster_settings import Cluster
 from asyncdata.errors import PlanError, StageError
 from asyncdata.executors.group_work import GroupWork
-from asyncdata.executors.process.workers import pickled
+from asyncdata.executors.process.workers import held_by
 from asyncdata.executors.workers import RemoteExecutor, Workers
 from asyncdata.system import forks
 
@@ -104,10 +105,12 @@ class ActorsBeforeCopy(RemoteExecutor):
         return self.actors.workers(count, work, epoch, copied, copied_next=not copied)
 
 
-def sent(work: GroupWork) -> bytes:
-    """Return a stage's functions as they travel to another machine; `PlanError` for one that cannot."""
+def sent(work: GroupWork) -> Parcel:
+    """Return a stage's functions as they travel to another machine, with a copy of the large data that they hold, which
+    their user may change; `PlanError` for one that cannot."""
     try:
-        return pickled(work)
+        held = held_by(work, elsewhere=True)
+        return Parcel(held.head, tuple([copy_of(span.bytes) for span in held.spans]))
     except PlanError as error:
         error.add_note(
             "Options(cluster=) sends it to another machine; with executor=ThreadPoolExecutor(...) it stays here"

@@ -13,7 +13,7 @@ from asyncdata.executors.process.shm_arena import dumps
 from asyncdata.memory.buffer_pool import empty
 from asyncdata.memory.memcpy import copy
 
-__all__ = ("Parcel",)
+__all__ = ("Parcel", "copy_of")
 
 SMALL: Final = 1 << 16
 LEAST: Final = 1 << 12

@@ -43,16 +43,19 @@ each actor alone: a node that is lost takes all of its actors at once."""
 class RemoteFunction:
     """The work of a stage, pickled, and the hash by which actors know it."""
 
-    def __init__(self, pickled: bytes) -> None:
-        self.name = blake2b(pickled, digest_size=16).digest()
-        self.pickled = pickled
+    def __init__(self, work: Parcel) -> None:
+        digest = blake2b(work.head, digest_size=16)
+        for buffer in work.buffers:
+            digest.update(buffer.data)
+        self.name = digest.digest()
+        self.work = work
         self.shared: tuple[Transport, Any] | None = None
         self.pace = Pace()
 
     def over(self, transport: Transport) -> Any:
         """Return it as an argument of calls."""
         if self.shared is None or self.shared[0] is not transport:
-            self.shared = transport, transport.share(self.pickled)
+            self.shared = transport, transport.share(self.work)
         return self.shared[1]
 
 

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any, Final
 
 from asyncdata.cluster.actor import Greeting
+from asyncdata.cluster.parcel import Parcel
 from asyncdata.cluster.transport import GREET, SHUT_DOWN, Actor, ActorKind, Arrived, Loss
 from asyncdata.cluster_settings import Cluster
 from asyncdata.errors import StageError
@@ -102,8 +103,8 @@ class RayTransport:
             return
         future.add_done_callback(partial(settle, arrived))
 
-    def share(self, pickled: bytes) -> Any:
-        return self.ray.put(pickled)
+    def share(self, parcel: Parcel) -> Any:
+        return self.ray.put(parcel)
 
     def lost(self, error: BaseException, greeting: Greeting | None) -> Loss | StageError:
         known = self.ray.exceptions

@@ -8,6 +8,7 @@ from importlib import import_module
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
 from asyncdata.cluster.actor import Greeting
+from asyncdata.cluster.parcel import Parcel
 from asyncdata.errors import StageError
 
 __all__ = ("CALLS", "GREET", "RUNS", "SHUT_DOWN", "Actor", "ActorKind", "Arrived", "Loss", "Transport")
@@ -62,8 +63,9 @@ class Transport(Protocol):
         """Call a method of an actor, after those called before; `StageError` if there is no connection any more."""
         ...
 
-    def share(self, pickled: bytes) -> Any:
-        """Return bytes as the argument of many calls, which travel to each machine once."""
+    def share(self, parcel: Parcel) -> Any:
+        """Return a parcel as the argument of many calls, which travels to each machine once; its buffers are one copy
+        there for all actors, and read-only."""
         ...
 
     def lost(self, error: BaseException, greeting: Greeting | None) -> Loss | StageError:

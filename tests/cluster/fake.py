@@ -80,7 +80,7 @@ class FakeTransport:
         self.greeting = Greeting.of_this()
         self.actors: list[FakeActor] = []
         self.started = self.ended = self.calls = 0
-        self.shared: list[bytes] = []
+        self.shared: list[Parcel] = []
         self.session = True
         self.room = True
         self.lock = threading.Condition()
@@ -107,9 +107,9 @@ class FakeTransport:
                 self.thread = threading.Thread(target=self.work, daemon=True)
                 self.thread.start()
 
-    def share(self, pickled: bytes) -> bytes:
-        self.shared.append(pickled)
-        return pickled
+    def share(self, parcel: Parcel) -> Parcel:
+        self.shared.append(parcel)
+        return parcel
 
     def lost(self, error: BaseException, greeting: Greeting | None) -> Loss | StageError:
         return error.what if isinstance(error, LostError) else StageError(f"a call failed: {error!r}")

@@ -140,6 +140,19 @@ def test_a_function_goes_to_each_actor_once() -> None:
         assert made[0].started == 3
 
 
+def test_large_arrays_that_a_function_holds_are_one_read_only_copy() -> None:
+    """They travel beside the function, as they were when the iteration began."""
+    table = np.arange(1 << 18)
+    ds = ad.Dataset.range(3).map(lambda x: (int(table[x]), table.flags.writeable), num_parallel_calls=4)
+    with on_fake() as made:
+        assert list(ds.with_options(CLUSTER)) == [(0, False), (1, False), (2, False)]
+        table[:] = -1
+        assert list(ds.with_options(CLUSTER)) == [(-1, False)] * 3
+        (parcel, later) = made[0].shared
+        assert len(parcel.head) < 10_000
+        assert [[buffer.nbytes for buffer in one.buffers] for one in (parcel, later)] == [[table.nbytes]] * 2
+
+
 def test_arrays_are_writable_unless_views_were_asked_for() -> None:
     ds = ad.Dataset.range(4).map(lambda x: np.full(1 << 16, x, np.float64), num_parallel_calls=4)
     with on_fake():
@@ -271,8 +284,8 @@ def test_other_versions_on_a_worker_are_named() -> None:
 
 
 def test_a_module_that_a_worker_has_not_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    def unknown(self: Any, name: bytes, work: bytes | None) -> Any:
-        return learn(self, name, b"cnowhere_at_all\nfunction\n.")
+    def unknown(self: Any, name: bytes, work: parcel.Parcel | None) -> Any:
+        return learn(self, name, parcel.Parcel(b"cnowhere_at_all\nfunction\n."))
 
     learn = CallActor.learn
     monkeypatch.setattr(CallActor, "learn", unknown)

@@ -61,7 +61,7 @@ class Pool:
         self.now = 0.0
         self.transport = ByHand()
         self.pool = ActorPool(ad.Cluster(calls=calls, timeout=timeout), lambda: self.transport, lambda: self.now)
-        self.function = RemoteFunction(b"work")
+        self.function = RemoteFunction(Parcel(b"work"))
         self.replies: dict[str, list[Any]] = {}
 
     def submit(self, name: str, alone: bool = False) -> None:
@@ -164,9 +164,9 @@ def test_a_function_that_an_actor_does_not_know_is_sent_along() -> None:
     pool.submit("a")
     pool.submit("b")
     pool.greet()
-    assert [arguments[1] for _, _, arguments, _ in pool.transport.asked] == [b"work", None]
+    assert [arguments[1] for _, _, arguments, _ in pool.transport.asked] == [pool.function.work, None]
     pool.answer("b", known=False)  # it was begun before the call that brought the function
-    assert [arguments[1] for _, _, arguments, _ in pool.transport.asked] == [b"work", b"work"]
+    assert [arguments[1] for _, _, arguments, _ in pool.transport.asked] == [pool.function.work] * 2
 
 
 def test_a_call_that_may_kill_is_made_by_an_actor_that_has_no_other() -> None:

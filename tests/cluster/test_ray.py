@@ -118,6 +118,24 @@ def test_arrays_are_writable_and_views_are_not() -> None:
     assert [array[1] for array in own + views] == [0, 1, 2, 0, 1, 2]
 
 
+def test_large_data_that_a_function_holds_is_once_in_rays_store() -> None:
+    """Each actor maps it, and has no copy."""
+    table = np.arange(1 << 18)
+
+    def look(number: int) -> tuple[int, bool, bool]:
+        return int(table[number]), table.flags.writeable, mapped_from_a_file(table.ctypes.data)
+
+    def mapped_from_a_file(address: int) -> bool:
+        for line in Path("/proc/self/maps").read_text().splitlines():
+            start, end = [int(part, 16) for part in line.split()[0].split("-")]
+            if start <= address < end:
+                return len(line.split()) > 5 and "rw-p" not in line
+        return False
+
+    ds = ad.Dataset.range(4).map(look, num_parallel_calls=2).with_options(CLUSTER)
+    assert list(ds) == [(number, False, True) for number in range(4)]
+
+
 def test_actors_that_the_cluster_has_no_room_for_are_waited_for() -> None:
     ds = ad.Dataset.range(3).map(abs, num_parallel_calls=2)
     with pytest.raises(ad.StageError, match=r"no actor has started in .* needs 99 CPUs, the cluster has 4"):

@@ -190,11 +190,12 @@ class HeldDataPickler(ByValuePickler):
     """Pickles a function, or a plan, with the memory of large arrays and tensors apart, or mapped again.
 
     Those of functions are read-only where they arrive, tensors private: what one worker writes no other one sees. With
-    `private` arrays are private too.
+    `private` arrays are private too. What goes `elsewhere`, to another machine, can map nothing of this one.
     """
 
-    def __init__(self, functions: bool = True, private: bool = False) -> None:
+    def __init__(self, functions: bool = True, private: bool = False, elsewhere: bool = False) -> None:
         self.private = private
+        self.elsewhere = elsewhere
         self.target = io.BytesIO()
         self.parts = OutOfBandMemory()
         CloudPickler.__init__(self, self.target, 5, buffer_callback=self.parts.takes)
@@ -248,7 +249,7 @@ class HeldDataPickler(ByValuePickler):
             return array_of, (memory, address - memory.address, *form, writeable and array.flags.writeable)
         if not self.functions:
             return NotImplemented
-        if isinstance(root, np.memmap):
+        if isinstance(root, np.memmap) and not self.elsewhere:
             reason = "changes to it are not in the file" if root.mode == "c" else "its file has no name any more"
             self.copied[f"np.memmap of {shown(root.nbytes)}, once for all workers, as {reason}"] = None
         if span.size > SPARSE * array.nbytes:
@@ -261,7 +262,7 @@ class HeldDataPickler(ByValuePickler):
 
     def file(self, root: npt.NDArray[Any]) -> MappedFile | None:
         """Return the file of a `np.memmap`, if the name is still that of the same file."""
-        if not isinstance(root, np.memmap):
+        if self.elsewhere or not isinstance(root, np.memmap):
             return None
         key = id(root)
         if key not in self.files:
@@ -284,7 +285,7 @@ class HeldDataPickler(ByValuePickler):
 
     def shared(self, span: Span) -> MappedMemory | None:
         """Return the shared mapping that memory lies in."""
-        found = self.mappings.shared(span)
+        found = None if self.elsewhere else self.mappings.shared(span)
         if found is not None:
             found = self.memory.setdefault(found.address, found)
             self.mapped[f"shared memory ({shown(found.size)})"] = None
@@ -366,7 +367,8 @@ def file_array(
 
 
 def storage_of(buffer: Any, offset: int, size: int) -> Any:
-    """Return the memory of a tensor that was sent."""
+    """Return the memory of a tensor that was sent: a copy if it is read-only, which PyTorch would write to."""
+    buffer = bytearray(buffer) if memoryview(buffer).readonly else buffer
     torch: Any = import_module("torch")
     return torch.frombuffer(buffer, dtype=torch.uint8, count=size, offset=offset).untyped_storage()
 

@@ -53,10 +53,10 @@ def pickled(work: GroupWork) -> bytes:
     return attempted(pickled_by_value, work)
 
 
-def held_by(work: GroupWork, private: bool = False) -> HeldData:
-    """Return a stage's functions as they travel to a process of this machine, with the large data that they hold
-    apart, read-only or `private` where it arrives; `PlanError` for one that cannot."""
-    return attempted(HeldDataPickler(private=private).pickled, work)
+def held_by(work: GroupWork, private: bool = False, elsewhere: bool = False) -> HeldData:
+    """Return a stage's functions as they travel to a process of this machine, or `elsewhere`, with the large data that
+    they hold apart, read-only or `private` where it arrives; `PlanError` for one that cannot."""
+    return attempted(HeldDataPickler(private=private, elsewhere=elsewhere).pickled, work)
 
 
 def attempted(dump: Callable[[Any], T], work: GroupWork) -> T:
