@@ -243,6 +243,7 @@ ELEMENTS = {
     ("states.origin_of", "step"): "makes an origin of it",
     ("states.origin_of", "ticket"): "likewise",
     ("states.origin_of", "state_header"): "likewise",
+    ("states.share_in", "saved"): "makes a share of it",
     ("states.state_of", "position"): "makes a state of it",
     ("states.state_of", "state_header"): "likewise",
 }
