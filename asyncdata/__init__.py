@@ -34,10 +34,12 @@ Names in brackets are the files to begin with.
     process_engine/   a pipeline in a process of its own
     states            what states hold, whether they fit a pipeline, merging them
     checkpoint        states in files
+    epochs            which epoch comes next
     persistence/      elements on disk: caches, snapshots, saved datasets, shards
     grouping          the methods of Dataset that put elements together, or take them apart
     transformations   its other methods that return a dataset; what they are given (transformation_arguments)
     iterator          one pass over a dataset
+    torch/            `asyncdata.torch.DataLoader`, with PyTorch's arguments (dataloader)
     integrations/     loaders of PyTorch, Lightning, Keras; progress bars
     web/              an ASGI application that takes POST requests (http), the channel that they go to (channel),
                       streams and queues of other services (kafka_topic, queue_reader)

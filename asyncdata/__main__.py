@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import sys
 from argparse import ArgumentParser
 from typing import TYPE_CHECKING, Final, NoReturn

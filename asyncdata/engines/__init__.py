@@ -1,4 +1,4 @@
-"""Where a pipeline runs: on the current event loop, in a thread, without a loop, in a process of its own."""
+"""Where a pipeline runs: on the current event loop, in a thread, without a loop."""
 
 from __future__ import annotations
 

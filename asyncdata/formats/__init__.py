@@ -1,4 +1,4 @@
-"""Encodings of records, without I/O: TFRecord framing and compression, and tf.Example."""
+"""Encodings of records, a file for each format, and compressions: bytes to records and back, without I/O."""
 
 from __future__ import annotations
 

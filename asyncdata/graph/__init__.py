@@ -1,4 +1,4 @@
-"""The tree of nodes of a dataset: nodes and their properties, stages, rewrite rules, hashes."""
+"""The tree of nodes of a dataset: nodes and their properties, the stages that run them, and their workers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Observation of running pipelines: statistics, bottleneck, progress, traces, a live dashboard, metrics."""
+"""Observation of running pipelines: traces, pictures of the plan, metrics, a live dashboard."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The parts of a running pipeline: blocks, tickets, queues, memory budgets, signals, and the host's resources."""
+"""The parts of a running pipeline: blocks, tickets, queues, the memory budget, open files."""
 
 from __future__ import annotations
 
