@@ -33,10 +33,10 @@ def order_of(described: Mapping[str, Any]) -> Order:
 
 
 def begins_of(size: int, files: Mapping[str, Any] | None) -> tuple[int, ...]:
-    """Return the number of each file's first element, and at the end that of elements."""
+    """Return the number of each file's first element, and at the end that of all, of which the first `size` are shuffled."""
     if files is None:
         return ()
     counts = unpack_columns({**files})
-    if (counts < 0).any() or counts.sum() != size:
+    if (counts < 0).any() or counts.sum() < size:
         raise ValueError("files of other sizes")
     return (0, *np.cumsum(counts).tolist())

@@ -38,6 +38,7 @@ KINDS: dict[str, tuple[Callable[[Path], ad.Dataset[Any]], int]] = {
     "files": (lambda folder: files(folder).shuffle(seed=1), 2),
     "turns of a buffer": (lambda _: ad.Dataset.range(100_000).shuffle(5000, seed=1).repeat(2), 1),
     "a share of each": (lambda _: ad.Dataset.range(100_000).take(90_000).map(abs).shuffle(seed=1), 4),
+    "some of the files": (lambda folder: files(folder).take(FILES * COUNT // 2).shuffle(seed=1), 1),
     "a buffer of all": (lambda _: ad.Dataset.range(100_000).shuffle(200_000, seed=1), 1),
 }
 
