@@ -26,7 +26,7 @@ from asyncdata.errors import StructureError
 from asyncdata.memory.buffer_pool import LARGE, Empty, joined
 from asyncdata.memory.output_buffers import OutputBuffer
 
-__all__ = ("ColumnBatch", "as_shared", "divided")
+__all__ = ("ColumnBatch", "as_shared", "divided", "is_of_numpy")
 
 STRINGS: Final[dict[type[Any], type[Any]]] = dict.fromkeys((str, bytes, type(None)), object)
 """Types of leaves that a batch stores as objects, and its dtype."""
@@ -339,7 +339,12 @@ def is_row(value: Any) -> bool:
         return all(map(is_row, value.values() if kind is dict else value))
     if issubclass(kind, np.character):  # an array drops zeros at their end
         return False
-    return isinstance(value, np.generic) or (kind is np.ndarray and value.ndim > 0)
+    return is_of_numpy(kind) or (kind is np.ndarray and value.ndim > 0)
+
+
+def is_of_numpy(kind: type[Any]) -> bool:
+    """Return whether a type is one of NumPy's numbers, and none that a user has derived from it."""
+    return issubclass(kind, np.generic) and np.dtype(kind).type is kind
 
 
 def traits(row: Any) -> tuple[Any, ...]:
@@ -437,7 +442,9 @@ def parts_alike(items: Sequence[Any]) -> bool:
 def numeric(leaf: Any) -> bool:
     """Return whether a leaf, stacked, is an array of numbers."""
     kind: type[Any] = type(leaf)  # pyright: ignore[reportUnknownVariableType]
-    return leaf.dtype.kind in "biufc" and leaf.dtype.isnative if kind is np.ndarray else is_number(kind)
+    if kind is np.ndarray:
+        return leaf.dtype.kind in "biufc" and leaf.dtype.isnative
+    return is_number(kind) and (is_of_numpy(kind) or not issubclass(kind, np.generic))
 
 
 def empty_rows(leaf: Any, rows: int, empty: Empty) -> npt.NDArray[Any]:

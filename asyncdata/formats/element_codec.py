@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import numpy as np
 
+from asyncdata.elements.columns import is_of_numpy
 from asyncdata.elements.ragged import Ragged
 from asyncdata.elements.tensors import array_and_dtype, from_array_and_dtype, is_tensor
 from asyncdata.elements.tree import attributes
@@ -178,7 +179,7 @@ class ElementWriter:
             self.put(b"p")
             self.array(array)
             self.text(name)
-        elif isinstance(value, np.generic) and not isinstance(value, np.void):
+        elif is_of_numpy(kind) and not isinstance(value, np.void):
             self.array(np.asarray(cast("Any", value)), b"g")
         elif isinstance(value, tuple) and hasattr(kind, "_fields"):
             parts = cast("tuple[Any, ...]", value)

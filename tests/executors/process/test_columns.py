@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -140,6 +141,37 @@ def test_numbers_that_go_to_workers_in_an_array_are_what_they_were(kind: str, fa
     ds = ad.Dataset.from_iterable(NUMBERS[kind])
     ds = ds.map(failing).ignore_errors() if failed else ds
     assert list(ds.map(seen, 2, executor="process")) == list(map(seen, ds))
+
+
+class Unit(np.float64):
+    """A number with a unit."""
+
+    unit: str
+
+    def __new__(cls, value: float, unit: str = "m") -> Unit:
+        made = super().__new__(cls, value)
+        made.unit = unit
+        return made
+
+    def __reduce__(self) -> Any:
+        return Unit, (float(self), self.unit)
+
+
+def unit_of(value: Any) -> tuple[str, str]:
+    return type(value).__name__, getattr(value, "unit", "")
+
+
+@pytest.mark.parametrize("places", [range(COUNT), [7], range(1, COUNT), [0, COUNT // 2, COUNT - 1]])
+def test_numbers_of_a_class_of_its_own_stay_what_they_are(places: Any, tmp_path: Path) -> None:
+    values = [Unit(number, "kg") if number in places else np.float64(number) for number in range(COUNT)]
+    ds = ad.Dataset.from_iterable(values)
+    assert list(ds.map(unit_of, 2, executor="process")) == list(map(unit_of, values))
+    assert (
+        list(ad.Dataset.range(COUNT).map(lambda n: Unit(n, "kg"), 2, executor="process").map(unit_of))
+        == [("Unit", "kg")] * COUNT
+    )
+    with pytest.raises(ad.StructureError, match="Unit"):  # as other classes are
+        list(ds.cache(str(tmp_path / "file")))
 
 
 def odd(row: dict[str, Any]) -> bool:
