@@ -35,7 +35,7 @@ UNKNOWN_SIZES: Final = (0, 0xFFFFFFFF)
 
 
 def decode_audio(
-    contents: bytes | str | os.PathLike[str], start: float = 0.0, stop: float | None = None
+    contents: bytes | str | os.PathLike[str], *, start: float = 0.0, stop: float | None = None
 ) -> tuple[Samples, int]:
     """Return sound as a new array of (samples, channels), float32 from -1 to 1, and its samples per second.
 

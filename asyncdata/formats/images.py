@@ -39,7 +39,7 @@ ADOBE: Final = 0xEE
 GREY, RGB = 1, 3
 
 
-def decode_image(contents: bytes, channels: int = RGB) -> Pixels:
+def decode_image(contents: bytes, *, channels: int = RGB) -> Pixels:
     """Return a picture as a new array of (height, width, `channels`), uint8: red, green and blue, or grey for 1.
 
     JPEG is decoded by the first of simplejpeg, torchcodec from 0.16 on, torchvision before 0.29, Pillow and OpenCV that
@@ -60,7 +60,7 @@ def decode_image(contents: bytes, channels: int = RGB) -> Pixels:
     """
     if channels not in (GREY, RGB):
         raise PlanError(f"decode_image(channels=) must be 1 or 3, got {channels!r:.80}")
-    data = bytes(contents)
+    data = bytes_of(contents)
     name = decoder_name() if jpeg_components(data) in (GREY, RGB) else "PIL"
     if name != "PIL":
         try:
@@ -69,6 +69,15 @@ def decode_image(contents: bytes, channels: int = RGB) -> Pixels:
             if not find_spec("PIL"):
                 raise DataLossError(f"decode_image: {len(data)} bytes are no picture: {error}") from None
     return DECODERS["PIL"](data, channels)  # which reads all, and knows best what is wrong
+
+
+def bytes_of(contents: Any) -> bytes:
+    """Return the bytes of a file; `PlanError` for something else, such as its path."""
+    if isinstance(contents, (bytes, bytearray, memoryview)) or hasattr(contents, "dtype"):
+        return bytes(contents)
+    raise PlanError(
+        f"decode_image takes the bytes of a file, got {contents!r:.80}: read it first, with map(ad.read_file)"
+    )
 
 
 @cache

@@ -38,6 +38,7 @@ STRICT: Final = {"err_detect": "crccheck+explode"}
 
 def decode_video_clip(
     contents: bytes | str | os.PathLike[str],
+    *,
     times: Sequence[float] | npt.NDArray[np.floating] | None = None,
     frames: Sequence[int] | npt.NDArray[np.integer] | None = None,
 ) -> Pixels:

@@ -71,7 +71,7 @@ def test_clips_are_parts_of_the_whole_where_a_decoder_remembers(codec: str, tmp_
         file.mux(stream.encode(None))
     whole, rate = ad.decode_audio(path)
     for start, stop in [(0.1, 0.5), (1.0, 1.25), (2.5, 3.0)]:
-        found, _ = ad.decode_audio(path, start, stop)
+        found, _ = ad.decode_audio(path, start=start, stop=stop)
         assert np.array_equal(found, whole[round(start * rate) : round(stop * rate)])
 
 
@@ -99,7 +99,7 @@ def test_what_soundfile_does_not_know(tmp_path: Path) -> None:
     assert rate == RATE
     assert np.abs(whole[: len(SOUND)] - SOUND)[2000:-2000].max() < 0.1
     for start, stop in CLIPS:
-        found, _ = ad.decode_audio(tmp_path / "a.m4a", start, stop)
+        found, _ = ad.decode_audio(tmp_path / "a.m4a", start=start, stop=stop)
         expected = whole[round(start * RATE) : None if stop is None else round(stop * RATE)]
         assert found.shape == expected.shape
         assert np.abs(found - expected).max(initial=0) < 0.06  # it has stored noise as such
@@ -149,6 +149,6 @@ def test_what_is_refused(tmp_path: Path) -> None:
             ad.decode_audio(tmp_path / "a.wav", **how)
     with pytest.raises(ad.PlanError, match=r"a\.m4a is 0\.\d+ s long, got a clip up to 0\.9 s"):
         aac(tmp_path / "a.m4a")
-        ad.decode_audio(tmp_path / "a.m4a", 0.1, 0.9)
+        ad.decode_audio(tmp_path / "a.m4a", start=0.1, stop=0.9)
     with pytest.raises(ad.DataLossError, match="9 bytes: it cannot be decoded"):
         ad.decode_audio(b"no sound!")

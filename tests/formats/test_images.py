@@ -38,7 +38,7 @@ def test_pictures_without_loss_are_what_was_stored() -> None:
         assert np.array_equal(found, PICTURE)
         found[...] = 0  # it may be changed
     grey = Image.fromarray(PICTURE[:, :, 0])
-    assert np.array_equal(ad.decode_image(encoded(grey, "PNG"), 1), PICTURE[:, :, :1])
+    assert np.array_equal(ad.decode_image(encoded(grey, "PNG"), channels=1), PICTURE[:, :, :1])
     assert np.array_equal(ad.decode_image(encoded(grey, "PNG")), np.repeat(PICTURE[:, :, :1], 3, axis=2))
     clear = np.dstack([PICTURE, np.zeros((90, 120), np.uint8)])
     assert np.array_equal(ad.decode_image(encoded(Image.fromarray(clear), "PNG")), PICTURE)
@@ -119,4 +119,9 @@ def test_what_is_refused() -> None:
     with pytest.raises(ad.StructureError, match="8 bits per value are decoded, got the mode I"):
         ad.decode_image(encoded(Image.fromarray(np.zeros((2, 2), np.uint16)), "PNG"))
     with pytest.raises(ad.PlanError, match=r"decode_image\(channels=\) must be 1 or 3, got 4"):
-        ad.decode_image(b"", 4)
+        ad.decode_image(b"", channels=4)
+    with pytest.raises(ad.PlanError, match=r"takes the bytes of a file, got 'a\.jpg': read it first"):
+        ad.decode_image("a.jpg")  # type: ignore[arg-type]
+    labelled = ad.Dataset.from_tensors((b"", 1))  # a label is no number of channels
+    with pytest.raises(ad.PlanError, match=r"map\(decode_image\)"):
+        labelled.map(ad.decode_image)  # type: ignore[arg-type]

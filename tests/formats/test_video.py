@@ -48,7 +48,7 @@ def test_any_frames_are_those_of_the_whole(kind: str, tmp_path: Path) -> None:
                 assert found.dtype == np.uint8
                 assert np.array_equal(found, whole[numbers])
             near = numbers / 30 + rng.uniform(-0.01, 0.01, len(numbers)).clip(-numbers / 30)
-            for found in (ad.decode_video_clip(str(path), near), video.at(near)):
+            for found in (ad.decode_video_clip(str(path), times=near), video.at(near)):
                 assert np.array_equal(found, whole[numbers])
 
 
@@ -70,7 +70,7 @@ def test_formats_in_which_a_seek_changes_times_are_read_from_the_first_frame_on(
     with pytest.importorskip("av").open(str(path)) as file:
         times = np.array([frame.time for frame in file.decode(video=0)])
     for numbers in ([40, 3, 41], [59], [0, 59, 30]):
-        assert np.array_equal(ad.decode_video_clip(path, times[numbers]), whole[numbers])
+        assert np.array_equal(ad.decode_video_clip(path, times=times[numbers]), whole[numbers])
 
 
 def test_frames_that_need_some_from_before_their_keyframe(tmp_path: Path) -> None:
@@ -86,7 +86,7 @@ def test_frames_of_a_rate_that_varies(tmp_path: Path) -> None:
     for number in (0, 1, 17, 58, 59):
         found = ad.decode_video_clip(path, frames=[number])
         assert np.array_equal(found, whole[[number]])
-        assert np.array_equal(ad.decode_video_clip(path, [times[number] / 30]), found)
+        assert np.array_equal(ad.decode_video_clip(path, times=[times[number] / 30]), found)
     assert np.array_equal(ad.decode_video_clip(path, frames=range(60)), whole)
     assert ad.decode_video_clip(path, frames=[]).shape == (0, 48, 64, 3)
 
