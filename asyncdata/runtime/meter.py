@@ -280,9 +280,10 @@ class Meter:
             begin = time.perf_counter()
 
     def gave(self, block: Block, each: float) -> None:
-        """Record a block whose elements took `each` seconds."""
+        """Record a block whose elements took `each` seconds; 0 if they were ready at once, which nobody measured."""
         self.items += len(block)
-        self.costs[cost_bin(each)] += 1
+        if each:
+            self.costs[cost_bin(each)] += 1
         if block.failed:
             self.failed += failures(block)
         elif self.items > self.weigh:
