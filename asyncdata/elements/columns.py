@@ -344,7 +344,7 @@ def is_row(value: Any) -> bool:
 
 def is_of_numpy(kind: type[Any]) -> bool:
     """Return whether a type is one of NumPy's numbers, and none that a user has derived from it."""
-    return issubclass(kind, np.generic) and np.dtype(kind).type is kind
+    return issubclass(kind, np.generic) and np.dtype(cast("Any", kind)).type is kind
 
 
 def traits(row: Any) -> tuple[Any, ...]:

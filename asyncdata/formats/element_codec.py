@@ -180,7 +180,7 @@ class ElementWriter:
             self.array(array)
             self.text(name)
         elif is_of_numpy(kind) and not isinstance(value, np.void):
-            self.array(np.asarray(cast("Any", value)), b"g")
+            self.array(np.asarray(value), b"g")
         elif isinstance(value, tuple) and hasattr(kind, "_fields"):
             parts = cast("tuple[Any, ...]", value)
             check_attributes(parts, kind._fields)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import io
+import os
 from collections.abc import Callable
 from functools import cache
 from importlib import metadata
 from importlib.util import find_spec
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -73,11 +74,11 @@ def decode_image(contents: bytes, *, channels: int = RGB) -> Pixels:
 
 def bytes_of(contents: Any) -> bytes:
     """Return the bytes of a file; `PlanError` for something else, such as its path."""
-    if isinstance(contents, (bytes, bytearray, memoryview)) or hasattr(contents, "dtype"):
-        return bytes(contents)
-    raise PlanError(
-        f"decode_image takes the bytes of a file, got {contents!r:.80}: read it first, with map(ad.read_file)"
-    )
+    if isinstance(contents, (str, os.PathLike)) or hasattr(contents, "read"):
+        raise PlanError(
+            f"decode_image takes the bytes of a file, got {cast('Any', contents)!r:.80}: read it by map(ad.read_file)"
+        )
+    return bytes(contents)
 
 
 @cache

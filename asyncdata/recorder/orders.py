@@ -33,7 +33,7 @@ def order_of(described: Mapping[str, Any]) -> Order:
 
 
 def begins_of(size: int, files: Mapping[str, Any] | None) -> tuple[int, ...]:
-    """Return the number of each file's first element, and at the end that of all, of which the first `size` are shuffled."""
+    """Return the number of each file's first element, and at the end that of all; the first `size` are shuffled."""
     if files is None:
         return ()
     counts = unpack_columns({**files})

@@ -120,7 +120,7 @@ def test_what_is_refused() -> None:
         ad.decode_image(encoded(Image.fromarray(np.zeros((2, 2), np.uint16)), "PNG"))
     with pytest.raises(ad.PlanError, match=r"decode_image\(channels=\) must be 1 or 3, got 4"):
         ad.decode_image(b"", channels=4)
-    with pytest.raises(ad.PlanError, match=r"takes the bytes of a file, got 'a\.jpg': read it first"):
+    with pytest.raises(ad.PlanError, match=r"takes the bytes of a file, got 'a\.jpg': read it by"):
         ad.decode_image("a.jpg")  # type: ignore[arg-type]
     labelled = ad.Dataset.from_tensors((b"", 1))  # a label is no number of channels
     with pytest.raises(ad.PlanError, match=r"map\(decode_image\)"):

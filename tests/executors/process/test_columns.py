@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import optree
@@ -148,7 +148,7 @@ class Unit(np.float64):
 
     unit: str
 
-    def __new__(cls, value: float, unit: str = "m") -> Unit:
+    def __new__(cls, value: float, unit: str = "m") -> Self:
         made = super().__new__(cls, value)
         made.unit = unit
         return made
