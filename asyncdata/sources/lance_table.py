@@ -21,7 +21,7 @@ from asyncdata.formats.column_parser import ROWS, part_of
 from asyncdata.redaction import redacted
 from asyncdata.sources.table_rows import Segment, distinct
 from asyncdata.storage import StorageOptions, is_local, store_for, without_query
-from asyncdata.storage.objects import endpoint_of
+from asyncdata.storage.servers import endpoint_of
 from asyncdata.system.optional_packages import require
 
 __all__ = ("METHOD", "ROW_BITS", "LanceTable", "lance")

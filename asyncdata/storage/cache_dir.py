@@ -59,9 +59,6 @@ OPENING: Final = sum(getattr(os, name, 0) for name in ("O_CLOEXEC", "O_NOFOLLOW"
 REPORTED: Final[set[str]] = set()
 """The folders of which this process has said that they have no space."""
 
-UNCOMPARED: Final[set[str]] = set()
-"""The folders of which it has said that no server was asked."""
-
 log = logging.getLogger("asyncdata")
 
 GUARD: Final = forks.lock()
@@ -246,10 +243,10 @@ class CacheDir:
             advice = "; a tenth of the file system stays free, or give max_bytes" if is_reserve else ""
             log.warning("%s is read without being cached, as others may be: %s%s", redacted(url), error, advice)
 
-    def warn_unanswered(self, error: Exception) -> None:
-        """Log, once for a folder in each process, that what it has is read without a comparison with the store."""
-        if self.path not in UNCOMPARED:
-            UNCOMPARED.add(self.path)
+    def warn_unanswered(self, error: Exception, warned: set[str]) -> None:
+        """Log, unless `warned` has the folder, that what it has is read without a comparison with the store."""
+        if self.path not in warned:
+            warned.add(self.path)
             log.warning("%s; what %s has is read as it is, as no server says whether it is outdated", error, self.path)
 
     def created(self, path: str, size: int) -> int:

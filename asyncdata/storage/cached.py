@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterator
-from contextlib import aclosing
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator
+from contextlib import aclosing, contextmanager
 from functools import partial
 from hashlib import blake2b
 from typing import Any, Final, NamedTuple, Protocol, Self, TypeVar, final
@@ -31,10 +31,24 @@ MAX_VERIFIED: Final = 1 << 17
 NO_ANSWER: Final = (ConnectionRefusedError, TimeoutError)
 """What a request ends with, after its retries, if no server answers."""
 
-UNANSWERED: Final[dict[str, tuple[float, str]]] = {}
-"""Of each store whose server did not answer: until when it is not asked, and the message of the error."""
+ASK_AGAIN: Final = 5.0
+"""Seconds after a request without an answer in which cached objects are read without asking."""
 
-ASK_AGAIN: Final = 30.0
+
+class Outage:
+    """The time from a store's first request without an answer until its next answer."""
+
+    def __init__(self) -> None:
+        self.until = 0.0
+        """Until when no object that is cached is asked for."""
+        self.words = ""
+        """The message of the last error."""
+        self.warned = set[str]()
+        """The folders of which the log says that they are read without asking."""
+
+
+OUTAGES: Final[dict[str, Outage]] = {}
+"""The outage of each store that does not answer, by its identity."""
 
 InThread = Callable[[Callable[[], Any]], Awaitable[Any]]
 
@@ -79,18 +93,23 @@ class CachedStore:
         listing, found = self.key(f"{pattern}\nlisting"), list[Entry]()
         entries = self.store.list(pattern, after)
         try:
-            for entry in entries:
+            while (entry := self.next_listed(entries)) is not None:
                 found.append(entry)
                 yield entry
         except NO_ANSWER as error:
             kept = None if found else self.cache.listing(listing)
             if kept is None:
                 raise
-            self.cache.warn_unanswered(error)
+            self.warn_unanswered(error)
             yield from [entry for entry in kept if entry.path > after or not after]
             return
         if not after:
             self.cache.keep_listing(listing, found)
+
+    def next_listed(self, entries: Iterator[Entry]) -> Entry | None:
+        """Return the next entry of a listing."""
+        with self.noting_outage():
+            return next(entries, None)
 
     def head(self, path: str) -> Entry:
         """Return the current entry of an object; of one that is kept, if no server answers."""
@@ -176,22 +195,42 @@ class CachedStore:
         return CachedObject(found, entry)
 
     async def now(self, path: str) -> Entry:
-        """Return the entry of an object; for a while after no server answered, none is asked."""
-        until, words = UNANSWERED.get(self.store.identity, (0.0, ""))
-        if time.monotonic() < until:
-            raise ConnectionRefusedError(words)
-        try:
+        """Return the entry of an object; for a short time after no server answered, none is asked."""
+        outage = OUTAGES.get(self.store.identity)
+        if outage is not None and time.monotonic() < outage.until:
+            raise ConnectionRefusedError(outage.words)
+        with self.noting_outage():
             return await self.store.now(path)
+
+    @contextmanager
+    def noting_outage(self) -> Generator[None]:
+        """Begin or prolong the store's outage if a request ends without an answer; end it at any other outcome."""
+        try:
+            yield
         except NO_ANSWER as error:
-            UNANSWERED[self.store.identity] = (time.monotonic() + ASK_AGAIN, str(error))
+            outage = OUTAGES.setdefault(self.store.identity, Outage())
+            outage.until, outage.words = time.monotonic() + ASK_AGAIN, str(error)
             raise
+        except Exception:
+            self.end_outage()
+            raise
+        self.end_outage()
+
+    def end_outage(self) -> None:
+        """Note that the store has answered."""
+        OUTAGES.pop(self.store.identity, None)
+
+    def warn_unanswered(self, error: Exception) -> None:
+        """Log, once in an outage, that the folder is read without a comparison with the store."""
+        outage = OUTAGES.setdefault(self.store.identity, Outage())  # it may have ended since the request
+        self.cache.warn_unanswered(error, outage.warned)
 
     def entry_kept(self, key: str, found: CachedFile, error: Exception) -> Entry:
         """Return the entry of an intact file, as no server tells whether there is a newer version; else raise."""
         metadata = self.cache.metadata(key, found)
         if metadata is None or metadata["crc32c"] != found.checksum():
             raise error
-        self.cache.warn_unanswered(error)
+        self.warn_unanswered(error)
         return Entry(metadata["url"], metadata["size"], metadata["version"])
 
     def discard(self, key: str, entry: Entry) -> None:
@@ -232,6 +271,7 @@ class CachedStream:
         self._in_thread: InThread = asyncio.to_thread if runner is None else runner.in_thread
         self._entry = Entry("")
         self._stream: Stream | None = None
+        self._is_remote = False
         self.writer: CacheWriter | None = None
 
     @property
@@ -251,7 +291,9 @@ class CachedStream:
             self._stream = FileStream(url, self._block_bytes, self._offset, executor, descriptor)
             return self._entry
         self._stream = self._store.store.stream(self._path, self._block_bytes, self._offset, self._runner)
-        self._entry = await self._stream.begin()
+        with self._store.noting_outage():
+            self._entry = await self._stream.begin()
+        self._is_remote = True
         if not self._offset:
             self.writer = CacheWriter(self._store.cache, self._store.key(self._path), self._entry)
             await self._in_thread(self.writer.begin)
@@ -264,6 +306,8 @@ class CachedStream:
         await self.begin()
         assert self._stream is not None
         block = await anext(self._stream, None)
+        if self._is_remote:
+            self._store.end_outage()
         writer = self.writer
         if writer is not None and not writer.ended:
             await self._in_thread(writer.finish if block is None else partial(writer.write, block))

@@ -19,6 +19,7 @@ from asyncdata.storage.options import StorageOptions
 from asyncdata.storage.read_ahead import ObjectPart, ReadAhead
 from asyncdata.storage.request_limit import Limit
 from asyncdata.storage.retries import Retries, Tries
+from asyncdata.storage.servers import servers_of
 from asyncdata.system import forks
 from asyncdata.system.optional_packages import require
 
@@ -51,7 +52,8 @@ class FilesystemStore:
         self.retries = Retries()
         self.root = root
         self.options = options
-        self.identity = f"{root} {options.key.hex()}"
+        servers = servers_of(root, options.values).items()
+        self.identity = " ".join([root, options.key.hex(), *(f"{name}={value}" for name, value in servers)])
         """A string that identifies the store."""
         self.connect()
         self.is_shared = scheme in THREAD_SAFE or getattr(self.system, "async_impl", False)

@@ -33,6 +33,7 @@ from asyncdata.storage.retries import (
     Tries,
     explained,
 )
+from asyncdata.storage.servers import endpoint_of, identity_of, servers_of
 from asyncdata.storage.store_options import check_names, unknown_name
 from asyncdata.storage.without_ranges import RangesOrDownload, close
 from asyncdata.system.optional_packages import require
@@ -40,7 +41,7 @@ from asyncdata.system.optional_packages import require
 if TYPE_CHECKING:
     from asyncdata.storage.without_length import ChunkedDownload
 
-__all__ = ("ObjectStore", "Writable", "check_not_forked", "endpoint_of")
+__all__ = ("ObjectStore", "Writable", "check_not_forked")
 
 INSTALL: Final = "'asyncdata[remote]'"
 
@@ -121,7 +122,7 @@ class ObjectStore:
     def __init__(self, root: str, options: StorageOptions, limit: Limit) -> None:
         self.root = root
         self.web = root.startswith("http")
-        self.identity = f"{endpoint_of(options.values)} {root.partition('?')[0]}"
+        self.identity = identity_of(root, options.values)
         """A string that identifies the store."""
         self.limit = limit
         self.options = options
@@ -386,7 +387,8 @@ class ObjectStore:
 def open_store(root: str, values: dict[str, Any], retries: Mapping[str, Any] | None = None) -> Any:
     """Return obstore's store, by default without its own retries, as we retry ourselves."""
     client = {"timeout": TIMEOUT, "read_timeout": STALL, **values.pop("client_options", {})}
-    if (endpoint_of(values) or endpoint_around(root) or root).startswith("http://"):
+    urls = (endpoint_of(values), *servers_of(root, values).values(), root)
+    if any(url.startswith("http://") for url in urls):
         client.setdefault("allow_http", True)
     make = require("obstore.store", root, INSTALL).from_url
     try:
@@ -411,18 +413,6 @@ class Writable:
     def put(self, path: str, content: Iterator[bytes]) -> None:
         """Write an object, by one request or a multipart upload, which is aborted if `content` raises."""
         self.obstore.put(self.store, path, content, chunk_size=UPLOAD_PART)
-
-
-def endpoint_of(values: Mapping[str, Any]) -> str:
-    """Return the endpoint in the options; an empty string if there is none."""
-    return next((str(value) for name, value in values.items() if "endpoint" in name or name == "base_url"), "")
-
-
-def endpoint_around(root: str) -> str:
-    """Return the endpoint for S3 in the environment variables of AWS's tools."""
-    if not root.startswith("s3://"):
-        return ""
-    return os.environ.get("AWS_ENDPOINT_URL") or os.environ.get("AWS_ENDPOINT") or ""
 
 
 def before(prefix: str) -> str:

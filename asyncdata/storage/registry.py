@@ -16,9 +16,10 @@ from asyncdata.storage.cache_dir import CacheDir
 from asyncdata.storage.cached import CachedStore, RemoteFile, Source, blocking
 from asyncdata.storage.filesystems import FilesystemStore
 from asyncdata.storage.local import LocalStore
-from asyncdata.storage.objects import ObjectStore, endpoint_of
+from asyncdata.storage.objects import ObjectStore
 from asyncdata.storage.options import NO_OPTIONS, StorageOptions
 from asyncdata.storage.request_limit import Limit
+from asyncdata.storage.servers import endpoint_of, identity_of
 from asyncdata.system import forks
 from asyncdata.system.optional_packages import require
 
@@ -53,7 +54,7 @@ OBJECTS: Final = frozenset({"s3", "s3a", "gs", "az", "azure", "abfs", "abfss", "
 WEB: Final = frozenset({"http", "https"})
 
 STORES: Final[dict[tuple[str, bytes], ObjectStore]] = {}
-"""The open stores by root and options, so that connections are reused."""
+"""The open stores by server, root and options, so that connections are reused."""
 
 FILESYSTEMS: Final[dict[tuple[str, bytes], FilesystemStore]] = {}
 
@@ -134,8 +135,8 @@ def web_address(scheme: str, rest: str, options: StorageOptions) -> tuple[Object
 
 
 def object_store(root: str, options: StorageOptions) -> ObjectStore:
-    """Return the store of a bucket or a web server, opened once."""
-    key = (root, options.key)
+    """Return the store of a bucket or a web server, opened once for each server that the environment says."""
+    key = (identity_of(root, options.values), options.key)
     if (known := STORES.get(key)) is not None:
         return known
     endpoint = endpoint_of(options.values) or root
@@ -147,7 +148,7 @@ def object_store(root: str, options: StorageOptions) -> ObjectStore:
 def filesystem(scheme: str, url: str, options: StorageOptions) -> FilesystemStore | None:
     """Return fsspec's file system for a scheme, opened once; `None` if it has none, or is not installed."""
     root = f"{scheme}://{url.partition('://')[2].partition('/')[0]}"
-    key = (root, options.key)
+    key = (identity_of(root, options.values), options.key)
     if (known := FILESYSTEMS.get(key)) is not None:
         return known
     try:

@@ -39,6 +39,8 @@ class Web:
         """Whether it gives parts of files."""
         self.chunked = False
         """Whether it sends complete files in chunks, without their length."""
+        self.modified = ""
+        """The date of all files, if it says one, as Azure does."""
         self.url = ""
         self.lock = threading.Condition()
 
@@ -131,6 +133,8 @@ class Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(stop - start))
         self.send_header("ETag", f'"{hashlib.md5(content).hexdigest()}"')
         self.send_header("Accept-Ranges", "bytes")
+        if self.web.modified:
+            self.send_header("Last-Modified", self.web.modified)
         if part:
             self.send_header("Content-Range", f"bytes {start}-{stop - 1}/{len(content)}")
         self.end_headers()

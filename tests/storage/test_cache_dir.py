@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import multiprocessing
 import os
@@ -22,6 +23,8 @@ from asyncdata.errors import PlanError
 from asyncdata.storage import cache_dir as module
 from asyncdata.storage import cached
 from asyncdata.storage.base import Entry
+from asyncdata.storage.options import StorageOptions
+from asyncdata.storage.registry import store_for
 from tests.remote.web import Web, web
 
 pytest.importorskip("obstore")
@@ -39,9 +42,8 @@ def server() -> Any:
 def nothing_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing was cached or reported before, and the disk that the tests run on may be nearly full."""
     cached.VERIFIED.clear()
-    cached.UNANSWERED.clear()
+    cached.OUTAGES.clear()
     monkeypatch.setattr(module, "REPORTED", set())
-    monkeypatch.setattr(module, "UNCOMPARED", set())
     monkeypatch.setattr(module, "FREE", 1 << 60)
 
 
@@ -101,6 +103,100 @@ def test_what_is_kept_is_read_where_no_server_answers(tmp_path: Path) -> None:
     assert told.stdout.splitlines() == ["50 records", "1 records"] * 2 + ["refused"] * 4
     (said,) = told.stderr.splitlines()
     assert said.endswith(f"what {tmp_path} has is read as it is, as no server says whether it is outdated")
+
+
+class Source:
+    """A store whose server may be down; it notes what is asked."""
+
+    def __init__(self, server: Web) -> None:
+        self.server = server
+        self.store: Any = store_for(server.url, StorageOptions(QUICK))[0]
+        self.identity = server.url
+        self.down = False
+        self.asked = list[str]()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.store, name)
+
+    async def now(self, path: str) -> Entry:
+        self.asked.append(path)
+        if self.down:
+            raise ConnectionRefusedError("no server answers")
+        return await self.store.now(path)
+
+    def list(self, pattern: str, after: str = "") -> Iterator[Entry]:
+        if self.down:
+            raise ConnectionRefusedError("no server answers")
+        yield Entry(pattern, 1, "1")
+
+
+class Outages:
+    """A cache folder with four objects, of a store whose server may be down, and a clock."""
+
+    def __init__(self, server: Web, folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+        self.source, self.caplog, self.now = Source(server), caplog, 100.0
+        self.cached = cached.CachedStore(self.source, ad.CacheDir(folder))
+        self.put("old")
+        for name in "abcd":
+            self.read(name)
+        list(self.cached.list("pattern"))
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def put(self, content: str) -> None:
+        for name in "abcd":
+            self.source.server.put(name, content.encode())
+
+    def read(self, name: str) -> str:
+        """Read an object as a process that has not read it."""
+        cached.VERIFIED.clear()
+        return asyncio.run(self.cached.read(name)).decode()
+
+    @property
+    def warnings(self) -> int:
+        return sum("is read as it is" in record.getMessage() for record in self.caplog.records)
+
+
+@pytest.fixture
+def outages(server: Web, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> Outages:
+    found = Outages(server, tmp_path, caplog)
+    monkeypatch.setattr(cached, "time", found)
+    return found
+
+
+def test_an_outage_ends_with_any_answer_and_each_is_warned_of_once(outages: Outages) -> None:
+    source = outages.source
+    source.down = True
+    assert [outages.read(name) for name in "ab"] == ["old"] * 2
+    assert [entry.path for entry in outages.cached.list("pattern")] == ["pattern"]
+    assert (source.asked, outages.warnings) == (["a"], 1)
+    outages.put("new")
+    source.down = False
+    with pytest.raises(FileNotFoundError):
+        outages.read("none")  # it is not kept, so that it is requested, and the server says that there is none
+    assert outages.read("b") == "new"
+    source.down = True
+    assert [outages.read(name) for name in "cd"] == ["old"] * 2
+    assert (source.asked, outages.warnings) == (["a", "b", "c"], 2)
+    source.down = False
+    assert list(outages.cached.list("pattern"))
+    assert [outages.read(name) for name in "cd"] == ["new"] * 2
+    assert outages.warnings == 2
+
+
+def test_in_an_outage_the_server_is_asked_again_soon(outages: Outages) -> None:
+    source = outages.source
+    source.down = True
+    for later, asked in ((0.0, 1), (4.9, 1), (0.2, 2), (4.9, 2), (0.2, 3)):
+        outages.now += later
+        assert outages.read("a") == "old"
+        assert len(source.asked) == asked
+    assert outages.warnings == 1
+    outages.put("new")
+    source.down = False
+    outages.now += 5
+    assert [outages.read(name) for name in "ab"] == ["new"] * 2
 
 
 async def test_read_file_keeps_what_it_reads(server: Web, tmp_path: Path) -> None:
