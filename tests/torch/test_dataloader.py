@@ -42,7 +42,11 @@ from tests.torch.datasets import (
     wait_at_one,
 )
 
-pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore:This DataLoader will create")]
+pytestmark = [
+    pytest.mark.torch,
+    pytest.mark.filterwarnings("ignore:This DataLoader will create"),
+    pytest.mark.filterwarnings(r"ignore:os\.fork\(\) was called:RuntimeWarning"),  # by PyTorch, where JAX is loaded
+]
 
 DATASETS = (Noisy, Batched, Nested, Stream)
 

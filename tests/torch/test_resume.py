@@ -33,7 +33,10 @@ from tests.torch.datasets import (
     started,
 )
 
-pytestmark = pytest.mark.torch
+pytestmark = [
+    pytest.mark.torch,
+    pytest.mark.filterwarnings(r"ignore:os\.fork\(\) was called:RuntimeWarning"),  # by PyTorch, where JAX is loaded
+]
 
 
 @pytest.fixture(autouse=True, scope="module")
