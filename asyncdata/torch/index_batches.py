@@ -13,7 +13,7 @@ from asyncdata.errors import ResumeError
 from asyncdata.runtime.state_values import from_json_value, to_json_value
 from asyncdata.torch.generators import generators_of, restore, snapshot
 from asyncdata.torch.internals import BaseSampler, torch
-from asyncdata.torch.sampler_attributes import SamplerAttributes
+from asyncdata.torch.sampler_attributes import SamplerAttributes, rank_of_process
 from asyncdata.torch.worker_run import is_stateful
 
 __all__ = ("BatchSampler", "IndexBatches", "is_within", "unread")
@@ -92,6 +92,7 @@ class IndexBatches:
             )
         if saved["sampler"] is not None:
             self.sampler.load_state_dict(from_json_value(saved["sampler"]))
+        self.attributes.take_seeds(saved.get("seeds", {}), saved.get("rank"))
         self.attributes.set(saved["attributes"])
         place = 0 if is_within(saved) else -1
         restore(self.generators, {name: both[place] for name, both in saved["generators"].items()})
@@ -153,7 +154,8 @@ def sampler_state(sampler: Any, attributes: SamplerAttributes) -> dict[str, Any]
     if is_stateful(sampler):
         return {"sampler": to_json_value(sampler.state_dict()), "attributes": {}, "lost": []}
     changed, lost = attributes.changed()
-    return {"sampler": None, "attributes": changed, "lost": lost}
+    seeds = {"seeds": attributes.seeds, "rank": rank_of_process()} if attributes.seeds else {}
+    return {"sampler": None, "attributes": changed, "lost": lost, **seeds}
 
 
 def unread(loader: Any) -> dict[str, Any]:

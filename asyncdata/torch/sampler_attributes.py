@@ -1,4 +1,4 @@
-"""SamplerAttributes: what changes in a sampler from epoch to epoch, such as `epoch`, and seeds: they go into states."""
+"""SamplerAttributes: what changes in a sampler from epoch to epoch, such as `epoch`, goes into states; seeds are compared."""
 
 from __future__ import annotations
 
@@ -13,9 +13,11 @@ from zlib import crc32
 
 import numpy as np
 
+from asyncdata.errors import PlanError, ResumeError
+from asyncdata.system.rank import this_rank
 from asyncdata.torch.internals import torch
 
-__all__ = ("Attribute", "SamplerAttributes", "attributes")
+__all__ = ("Attribute", "SamplerAttributes", "attributes", "rank_of_process")
 
 PLAIN: Final = (bool, int, float, str, type(None))
 GENERATORS: Final = (torch.Generator, random.Random, np.random.RandomState, np.random.Generator)
@@ -101,6 +103,8 @@ class SamplerAttributes:
         self.known = frozenset(map(id, [dataset, *(one for _, one in samplers(sampler))]))
         """The dataset, which is no part of the sampler, and the samplers, whose attributes are compared one by one."""
         self.first = self.marks()
+        self.seeds = seeds_of(sampler)
+        """The seeds when the loader was built."""
 
     def marks(self) -> dict[str, Any]:
         """Return the mark of each attribute, but for generators, whose states are stored."""
@@ -111,24 +115,73 @@ class SamplerAttributes:
         }
 
     def changed(self) -> tuple[dict[str, Any], list[str]]:
-        """Return the plain attributes that have changed or are seeds, and the names of those that no state can hold.
-
-        A seed is drawn when many a sampler is built: another process has another one.
-        """
+        """Return the plain attributes that have changed, and the names of those that no state can hold."""
         found: dict[str, Any] = {}
         lost: list[str] = []
         marks = self.marks()
         for one in attributes(self.sampler):
-            changed, plain = self.first.get(one.path) != marks.get(one.path), isinstance(one.value, PLAIN)
-            if plain and (changed or "seed" in one.path.rpartition(".")[2]):
+            if self.first.get(one.path) == marks.get(one.path):
+                continue
+            if isinstance(one.value, PLAIN):
                 found[one.path] = one.value
-            elif changed:
+            else:
                 lost.append(one.path)
         return found, lost
 
+    def take_seeds(self, saved: Mapping[str, Any], rank: int | None) -> None:
+        """Set drawn seeds to those that a state of this rank has; `ResumeError` if a chosen one was another.
+
+        A chosen seed that was set later, to that of the state, is right, too.
+        """
+        found, own = dict(samplers(self.sampler)), rank_of_process()
+        for path, value in saved.items():
+            owner, _, name = path.rpartition(".")
+            now = getattr(found.get(owner), name, None)
+            if owner not in found or same_value(value, now):
+                continue  # of another sampler the batches differ
+            if not same_value(value, self.seeds.get(path)):
+                check_drawn(path, value, now)
+                if None not in (rank, own) and rank != own:
+                    raise ResumeError(f"the loader's state was saved by rank {rank}, but this process is rank {own}")
+            setattr(found[owner], name, value)
+
     def set(self, saved: Mapping[str, Any]) -> None:
-        """Set the attributes that a state has."""
+        """Set the attributes that had changed."""
         found = dict(samplers(self.sampler))
         for path, value in saved.items():
             owner, _, name = path.rpartition(".")
             setattr(found[owner], name, value)
+
+
+def seeds_of(sampler: Any) -> dict[str, Any]:
+    """Return the plain attributes of a sampler that are seeds by their names."""
+    return {
+        one.path: one.value
+        for one in attributes(sampler)
+        if "seed" in one.path.rpartition(".")[2] and isinstance(one.value, PLAIN)
+    }
+
+
+def same_value(one: Any, other: Any) -> bool:
+    """Return whether two plain values are equal and of one type."""
+    return type(one) is type(other) and one == other
+
+
+def check_drawn(path: str, was: Any, now: Any) -> None:
+    """Raise unless both seeds were drawn when the sampler was built, and not chosen by the program.
+
+    Without a seed torch draws one of 53 bits, and a sampler that takes it has another one in each process. NumPy takes
+    seeds below 2**32, so a program's are there: these, and drawn ones that small, are compared.
+    """
+    if not all(type(seed) is int and seed >= 2**32 for seed in (was, now)):
+        raise ResumeError(
+            f"{path} was {was!r:.80} when the loader's state was saved, and is {now!r:.80} now: load the state of this "
+            "rank, or build the sampler with the seed of the state"
+        )
+
+
+def rank_of_process() -> int | None:
+    """Return the rank of this process, `None` if it is not known."""
+    with suppress(PlanError):
+        return this_rank().rank
+    return None

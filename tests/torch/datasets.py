@@ -249,11 +249,11 @@ class CountingSampler(LazySampler):
 
 
 class SeededSampler(CountingSampler):
-    """Draws its seed when it is built."""
+    """Draws its seed when it is built, as torch does, unless it is given."""
 
-    def __init__(self) -> None:
+    def __init__(self, seed: int | None = None) -> None:
         super().__init__()
-        self.initial_seed = torch.initial_seed() + random.getrandbits(30)
+        self.initial_seed = 2**52 + random.getrandbits(52) if seed is None else seed
 
     def __iter__(self) -> Iterator[int]:
         self.epoch += 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -221,6 +222,32 @@ def test_all_numbers_of_a_long_batch_are_compared(form: Callable[[list[int]], An
     other = make([*range(2000), 2001, 2000, *range(2002, 4000)])
     other.load_state_dict(saved(loader))
     with pytest.raises(ad.ResumeError, match="does not give again"):
+        iter(other)
+
+
+@pytest.mark.parametrize("steps", [0, 1, 3])
+def test_a_seed_that_the_program_chose_is_compared(steps: int) -> None:
+    loader = DataLoader(Numbers(), 4, sampler=SeededSampler(100))
+    batches = iter(loader)
+    assert len([*islice(batches, steps)]) == steps
+    other = DataLoader(Numbers(), 4, sampler=SeededSampler(101))
+    other.load_state_dict(saved(loader))
+    with pytest.raises(ad.ResumeError, match=r"sampler.initial_seed was 100 .* and is 101 now: .*build the sampler"):
+        iter(other)
+    other.sampler.initial_seed = 100
+    other.load_state_dict(saved(loader))
+    assert [*map(repr, other)] == [*map(repr, batches)]
+
+
+def test_a_drawn_seed_of_another_rank_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setenv("RANK", "0")
+    loader = DataLoader(Numbers(), 4, sampler=SeededSampler())
+    next(iter(loader))
+    monkeypatch.setenv("RANK", "1")
+    other = DataLoader(Numbers(), 4, sampler=SeededSampler())
+    other.load_state_dict(saved(loader))
+    with pytest.raises(ad.ResumeError, match="saved by rank 0, but this process is rank 1"):
         iter(other)
 
 
