@@ -116,8 +116,8 @@ def load_shares(folder: str | os.PathLike[str]) -> dict[str, Any]:
     """Read the states of all processes, as `save_share` wrote them, to resume with as many processes or another number.
 
     Give the result to `load_state_dict` or `iterate(state=)`. If as many processes resume, each finds the state of its
-    own share in it. If there are more or fewer, the states are merged, as by `merge_states`. `ResumeError` if a share
-    is missing, or one is of another checkpoint.
+    own share in it, also where one `shard()` comes after another. If there are more or fewer, the states are merged, as
+    by `merge_states`. `ResumeError` if a share is missing, or one is of another checkpoint.
 
     >>> import asyncdata as ad, tempfile
     >>> def share(count, index):

@@ -272,7 +272,7 @@ def state_of_share(state: Any, shares: list[Share]) -> Any:
     alike = [one for one in states if {*map(tuple, one["shares"])} == {*map(tuple, mine)}]  # also with other datasets
     own = next((one for one in states if one["shares"] == mine), alike[0] if alike else None)
     of_each_share = {str(one["shares"]): one for one in states}
-    if own is not None and len(of_each_share) > 1:
+    if own is not None and len(of_each_share) > 1 and not has_nested_shares(columns_of([*of_each_share.values()])):
         dealt_places([*of_each_share.values()])
     return own or merge_states(states)
 
@@ -309,7 +309,8 @@ def resharded(plan: Node, saved: Mapping[str, Any], shares: list[Share]) -> Resu
     places: Any = saved["merged"]
     merged = [*map(natural, cast("list[Any]", places) if isinstance(places, list) else [places])]
     outermost = outermost_shares(plan)
-    if not {*outermost} <= {*merged}:
+    others = [place for place in merged if place not in outermost and share_in(saved["shares"][place]).num_shards > 1]
+    if others or not {*outermost} <= {*merged}:
         raise ResumeError(
             f"the states are of each {share_in(saved['shares'][merged[-1]])}, but another shard() comes after it or "
             "beside it, whose shares are fixed: the number of shares cannot change in the middle of an epoch"
@@ -365,6 +366,7 @@ def merge_states(states: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     if any("merged" in state for state in saved):
         raise ResumeError("merge_states needs the states of iterators, but one of these is merged already")
     places, order = dealt_places(saved)
+    check_others(columns_of(saved), places)
     return with_checksum(
         {
             **saved[0],
@@ -387,15 +389,51 @@ def same(states: Sequence[Mapping[str, Any]], name: str) -> None:
             )
 
 
+def columns_of(states: Sequence[Mapping[str, Any]]) -> list[tuple[Share, ...]]:
+    """Return for each `shard()` of the plan which share of it each state is of."""
+    same_count = {len(state["shares"]) for state in states}
+    if len(same_count) > 1:
+        raise ResumeError(f"the states are not of one pipeline: they are of {sorted(same_count)} shares")
+    return list(zip(*[map(share_in, state["shares"]) for state in states], strict=True))
+
+
+def has_nested_shares(columns: Sequence[tuple[Share, ...]]) -> bool:
+    """Return whether there are all shares of each `shard()` that is not the same in all states, and in each of these
+    shares all of the next one."""
+    differing = [shares for shares in dict.fromkeys(columns) if len({*shares}) > 1]
+    return has_all({*zip(*differing, strict=True)})
+
+
+def has_all(rows: set[tuple[Share, ...]]) -> bool:
+    """Return whether rows have all shares, first of one `shard()`, then within each share of the next one."""
+    if () in rows:
+        return True
+    rest: dict[Share, set[tuple[Share, ...]]] = {}
+    for share, *inner in rows:
+        rest.setdefault(share, set()).add(tuple(inner))
+    count = len(rest)
+    return {*rest} == {Share(count, number) for number in range(count)} and all(map(has_all, rest.values()))
+
+
 def dealt_places(states: Sequence[Mapping[str, Any]]) -> tuple[list[int], list[int]]:
     """Return the `shard()`s of the plan whose shares the states are, and the number of the state of each share."""
-    columns = list(zip(*[map(share_in, state["shares"]) for state in states], strict=True))
+    columns = columns_of(states)
     for shares in reversed(columns):
         if sorted(shares) == [Share(len(states), index) for index in range(len(states))]:
             places = [place for place, others in enumerate(columns) if others == shares]
             return places, sorted(range(len(states)), key=lambda number: shares[number].number)
     found = "; ".join(dict.fromkeys(", ".join(map(str, shares)) for shares in columns)) or "no shard() at all"
     raise ResumeError(f"merge_states needs one state of each share of one shard(), got {found}")
+
+
+def check_others(columns: Sequence[tuple[Share, ...]], places: Sequence[int]) -> None:
+    """Raise unless the states that are merged over some `shard()`s are of one share of every other one."""
+    for place, shares in enumerate(columns):
+        if place not in places and len({*shares}) > 1:
+            raise ResumeError(
+                f"the states cannot be merged: they are of each {columns[places[-1]][0]}, and of several of another "
+                f"shard(): {', '.join(map(str, shares))}"
+            )
 
 
 def checked(state: Any) -> Mapping[str, Any]:

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 import asyncdata as ad
-from asyncdata.checkpoint import inspect_state, load, load_shares, save, save_share
+from asyncdata.checkpoint import inspect_state, load, load_shares, merge_states, save, save_share
 from asyncdata.errors import ResumeError
 from tests.faults.resumed import pipeline
 from tests.states import edited
@@ -330,6 +330,50 @@ def test_processes_that_read_the_same_share_have_one_state(count: int) -> None:
             states.append(batches.state_dict())
     rest = [batch for index in range(count) for batch in shared(count, index).iterate(state={"ranks": states})]
     assert sum(len(batch) for batch in rest) == 20
+
+
+def divided_again(outer: int, inner: int) -> ad.Dataset[Any]:
+    return ad.Dataset.range(24).shard(2, outer).shard(3 if outer else 2, inner)
+
+
+NESTED = [(0, 0), (0, 1), (1, 0), (1, 1), (1, 2)]
+
+
+def nested_states(shares: list[tuple[int, int]]) -> dict[str, Any]:
+    states: list[Any] = []
+    for outer, inner in shares:
+        with divided_again(outer, inner).iterate() as numbers:
+            next(numbers)
+            states.append(numbers.state_dict())
+    return {"ranks": states}
+
+
+def test_each_process_finds_its_state_where_shares_are_divided_again() -> None:
+    for outer, inner in NESTED:
+        rest = [*divided_again(outer, inner).iterate(state=nested_states(NESTED))]
+        assert rest == [*divided_again(outer, inner)][1:]
+
+
+@pytest.mark.parametrize("gone", NESTED)
+def test_a_missing_share_of_a_share_is_an_error(gone: tuple[int, int]) -> None:
+    state = nested_states([one for one in NESTED if one != gone])
+    for outer, inner in NESTED:
+        with pytest.raises(ad.ResumeError, match="one state of each share"):
+            divided_again(outer, inner).iterate(state=state)
+
+
+@pytest.mark.parametrize("shares", [[(0, 0), (1, 1)], [(0, 1), (1, 0)]])
+def test_states_of_several_shares_that_were_divided_again_are_not_merged(shares: list[tuple[int, int]]) -> None:
+    def quarter(outer: int, inner: int) -> ad.Dataset[Any]:
+        return ad.Dataset.range(24).shard(2, outer).shard(2, inner)
+
+    states: list[Any] = []
+    for outer, inner in shares:
+        with quarter(outer, inner).iterate() as numbers:
+            next(numbers)
+            states.append(numbers.state_dict())
+    with pytest.raises(ad.ResumeError, match="shard"):
+        quarter(0, 0).iterate(state=merge_states(states))
 
 
 def test_states_of_several_checkpoints_are_refused(tmp_path: Path) -> None:

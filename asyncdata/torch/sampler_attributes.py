@@ -1,4 +1,4 @@
-"""SamplerAttributes: what changes in a sampler from epoch to epoch, such as `epoch`, goes into states; seeds are compared."""
+"""SamplerAttributes: what changes in a sampler, such as `epoch`, goes into states, and seeds, to be compared."""
 
 from __future__ import annotations
 
