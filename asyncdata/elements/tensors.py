@@ -26,6 +26,7 @@ __all__ = (
     "filled_tensors",
     "from_array",
     "from_array_and_dtype",
+    "has_gradient",
     "is_dense",
     "is_numbers",
     "is_tensor",
@@ -126,6 +127,12 @@ def is_dense(tensor: Any) -> bool:
     return tensor.device.type == "cpu" and kind == "torch.strided" and not quantized and not nested
 
 
+def has_gradient(tensor: Any) -> bool:
+    """Return whether a tensor is one that gradients are computed for, and not computed from others: copies of it are
+    so, too."""
+    return tensor.requires_grad and tensor.is_leaf
+
+
 def plain(tensor: Any) -> Any:
     """Return a tensor on the CPU without its gradient, with lazy conjugation and negation resolved."""
     if not is_dense(tensor):
@@ -191,8 +198,9 @@ def tensor_parts(packed: Any, parts: Iterable[tuple[int, Any, Sequence[int], Seq
 
 
 def clone(tensor: Any) -> Any:
-    """Return a copy of a tensor, without its gradient: a tensor cannot be made read-only."""
-    return tensor.detach().clone()
+    """Return a copy of a tensor, which cannot be made read-only; what was computed comes without its gradient."""
+    copy = tensor.detach().clone()
+    return copy.requires_grad_() if is_tensor(tensor) and has_gradient(tensor) else copy
 
 
 def array_and_dtype(tensor: Any) -> tuple[npt.NDArray[Any], str]:
@@ -203,8 +211,13 @@ def array_and_dtype(tensor: Any) -> tuple[npt.NDArray[Any], str]:
     return data.reshape(*tensor.shape, tensor.element_size()), dtype_name(tensor)
 
 
-def from_array_and_dtype(array: npt.NDArray[Any], name: str) -> Any:
-    """Return the tensor for a result of `array_and_dtype`."""
+def from_array_and_dtype(array: npt.NDArray[Any], name: str, gradient: bool = False) -> Any:
+    """Return the tensor for a result of `array_and_dtype`, with `gradient` one that gradients are computed for."""
+    tensor = without_gradient(array, name)
+    return tensor.requires_grad_() if gradient else tensor
+
+
+def without_gradient(array: npt.NDArray[Any], name: str) -> Any:
     torch = loaded()
     if not name:
         return torch.from_numpy(array)

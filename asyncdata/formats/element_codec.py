@@ -28,7 +28,7 @@ import numpy as np
 
 from asyncdata.elements.columns import is_of_numpy
 from asyncdata.elements.ragged import Ragged
-from asyncdata.elements.tensors import array_and_dtype, from_array_and_dtype, is_tensor
+from asyncdata.elements.tensors import array_and_dtype, from_array_and_dtype, has_gradient, is_tensor
 from asyncdata.elements.tree import attributes
 from asyncdata.errors import DataLossError, StructureError
 
@@ -176,7 +176,7 @@ class ElementWriter:
             self.array(value.row_splits)
         elif is_tensor(value) and is_plain_tensor(kind):
             array, name = array_and_dtype(value)
-            self.put(b"p")
+            self.put(b"q" if has_gradient(value) else b"p")
             self.array(array)
             self.text(name)
         elif is_of_numpy(kind) and not isinstance(value, np.void):
@@ -327,12 +327,12 @@ class ElementReader:
             raise ValueError("a class needs its fields")
         return cast("dict[str, Any]", parts)
 
-    def tensor(self) -> Any:
+    def tensor(self, gradient: bool = False) -> Any:
         array, name = self.take(), self.take()
         if not isinstance(array, np.ndarray) or type(name) is not str:
             raise ValueError("a tensor needs an array and the name of a dtype")
         try:
-            return from_array_and_dtype(cast("Any", array).copy(), name)  # a tensor is never read-only
+            return from_array_and_dtype(cast("Any", array).copy(), name, gradient)  # which is never read-only
         except RuntimeError as error:
             raise ValueError(f"not a tensor: {error}") from None
 
@@ -397,6 +397,7 @@ READERS: Final[dict[int, Callable[[ElementReader], Any]]] = {
     ord("n"): ElementReader.named_tuple,
     ord("k"): ElementReader.record,
     ord("p"): ElementReader.tensor,
+    ord("q"): lambda reader: reader.tensor(gradient=True),
     ord("r"): lambda reader: Ragged(reader.take(), reader.take()),
 }
 

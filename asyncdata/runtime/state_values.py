@@ -9,7 +9,7 @@ from typing import Any, Final, cast
 
 import numpy as np
 
-from asyncdata.elements.tensors import array_and_dtype, from_array_and_dtype, is_tensor
+from asyncdata.elements.tensors import array_and_dtype, from_array_and_dtype, has_gradient, is_tensor
 
 __all__ = ("from_json_value", "to_json_value")
 
@@ -26,7 +26,8 @@ def to_json_value(value: Any) -> Any:
             return convert(value)
     if is_tensor(value):
         array, name = array_and_dtype(value.cpu())
-        return {KIND: "tensor", "name": name, "array": array_value(array)}
+        gradient = {"gradient": True} if has_gradient(value) else {}
+        return {KIND: "tensor", "name": name, "array": array_value(array), **gradient}
     raise TypeError(
         f"a {type(value).__name__} cannot be in a state: give numbers, texts, lists, dicts, arrays, tensors"
     )
@@ -87,7 +88,7 @@ def array_of(value: dict[str, Any]) -> np.ndarray[Any, Any]:
 
 def tensor_of(value: dict[str, Any]) -> Any:
     import_module("torch")
-    return from_array_and_dtype(array_of(value["array"]), value["name"])
+    return from_array_and_dtype(array_of(value["array"]), value["name"], value.get("gradient") is True)
 
 
 MAKE: Final[dict[str, Callable[[dict[str, Any]], Any]]] = {

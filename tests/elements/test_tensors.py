@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,8 @@ import numpy as np
 import pytest
 
 import asyncdata as ad
+from asyncdata.formats.element_codec import decode_element, encode_element
+from asyncdata.runtime.state_values import from_json_value, to_json_value
 
 pytestmark = pytest.mark.torch
 
@@ -45,14 +48,56 @@ def test_a_batch_of_tensors_without_axes_is_a_tensor(torch: Any) -> None:
     assert torch.equal(batch, torch.arange(3))
 
 
-def test_gradients_are_left_behind(torch: Any) -> None:
+def in_workers(ds: ad.Dataset[Any], _: str) -> list[Any]:
+    return [*ds.map(as_it_is, executor="process", num_parallel_calls=1)]
+
+
+def as_it_is(element: Any) -> Any:
+    return element
+
+
+def saved_and_read(ds: ad.Dataset[Any], folder: str) -> list[Any]:
+    ds.save(folder)
+    return [*ad.Dataset.load(folder)]
+
+
+PLACES: dict[str, Callable[[ad.Dataset[Any], str], list[Any]]] = {
+    "map": lambda ds, _: [*ds],
+    "list": lambda ds, _: [*ad.Dataset.from_iterable([*ds])],
+    "tensors": lambda ds, _: [one for own in ds for one in ad.Dataset.from_tensors(own)],
+    "memory": lambda ds, _: [*ds.cache().repeat(2)],
+    "file": lambda ds, folder: [*ds.cache(folder).repeat(2)],
+    "snapshot": saved_and_read,
+    "encoded": lambda ds, _: [decode_element(encode_element(one)) for one in ds],
+    "shuffle": lambda ds, _: [*ds.shuffle(3, seed=1)],
+    "state": lambda ds, _: [from_json_value(to_json_value(one)) for one in ds],
+    "processes": in_workers,
+}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("place", PLACES)
+def test_leaves_keep_that_they_have_gradients(torch: Any, place: str, dtype: str, tmp_path: Path) -> None:
+    def make(i: int) -> Any:
+        return {"x": torch.full((2,), i, dtype=getattr(torch, dtype)).requires_grad_(i % 2 == 1)}
+
+    ds = ad.Dataset.range(4).map(make)
+    found = PLACES[place](ds, str(tmp_path / "data"))
+    assert len(found) in (4, 8)
+    for element in found:
+        assert (element["x"].requires_grad, element["x"].is_leaf) == (bool(element["x"][0].item() % 2), True)
+
+
+def test_what_is_computed_leaves_gradients_behind(torch: Any, tmp_path: Path) -> None:
     weights = torch.ones(2, requires_grad=True)
     (batch,) = ad.Dataset.range(2).map(lambda i: weights * i).batch(2)
-    assert not batch.requires_grad
-    assert batch.tolist() == [[0, 0], [1, 1]]
-    ((element,), rows) = ad.Dataset.from_tensors(weights), [*ad.Dataset.from_tensor_slices(weights)]
-    assert not element.requires_grad
-    assert not rows[0].requires_grad
+    (leaves,) = ad.Dataset.from_iterable([weights, weights]).batch(2)
+    assert (batch.tolist(), leaves.tolist()) == ([[0, 0], [1, 1]], [[1, 1], [1, 1]])
+    rows = [*ad.Dataset.from_tensor_slices(weights), *ad.Dataset.from_tensors(weights).unbatch()]
+    computed = ad.Dataset.range(2).map(lambda i: weights * i)
+    copies = [*computed.cache().repeat(2), *[*computed.cache(str(tmp_path / "data")).repeat(2)][2:]]
+    sent = [*ad.Dataset.from_tensors(weights).prefetch_to_device("cpu")]
+    assert not any(one.requires_grad for one in (batch, leaves, *rows, *copies, *sent))
 
 
 @pytest.mark.parametrize("other", [1, np.arange(2)])

@@ -33,7 +33,14 @@ import cloudpickle
 import numpy as np
 import numpy.typing as npt
 
-from asyncdata.elements.tensors import array_and_dtype, dtype_name, from_array_and_dtype, is_dense, is_tensor
+from asyncdata.elements.tensors import (
+    array_and_dtype,
+    dtype_name,
+    from_array_and_dtype,
+    has_gradient,
+    is_dense,
+    is_tensor,
+)
 from asyncdata.executors.process.shared_memory import Mapping, SharedMemory, descriptors, make_private
 from asyncdata.executors.retry import MAINS
 from asyncdata.memory.memcpy import copy
@@ -345,15 +352,14 @@ def reduced_tensor(obj: Any) -> Any:
     kind: type[Any] = type(obj)  # pyright: ignore[reportUnknownVariableType]
     if is_tensor(obj) and kind.__module__ == "torch" and kind.__name__ == "Tensor" and is_dense(obj):
         array, name = array_and_dtype(obj)
-        return tensor_of, (array, name, True) if obj.requires_grad and obj.is_leaf else (array, name)
+        return tensor_of, (array, name, True) if has_gradient(obj) else (array, name)
     return NotImplemented
 
 
 def tensor_of(array: Any, name: str = "", gradient: bool = False) -> Any:
     """Return a tensor that shares an array's memory, with `gradient` one that gradients are computed for."""
     importlib.import_module("torch")
-    tensor = from_array_and_dtype(array, name)
-    return tensor.requires_grad_() if gradient else tensor
+    return from_array_and_dtype(array, name, gradient)
 
 
 def dumps(value: Any, buffers: list[pickle.PickleBuffer] | None) -> bytes:
