@@ -33,7 +33,7 @@ from asyncdata.storage.retries import (
     Tries,
     explained,
 )
-from asyncdata.storage.servers import endpoint_of, identity_of, servers_of
+from asyncdata.storage.servers import check_endpoints, endpoint_of, identity_of, servers_of
 from asyncdata.storage.store_options import check_names, unknown_name
 from asyncdata.storage.without_ranges import RangesOrDownload, close
 from asyncdata.system.optional_packages import require
@@ -128,6 +128,7 @@ class ObjectStore:
         self.options = options
         values = dict(options.values)
         check_names(root, values)
+        check_endpoints(root, values)
         self.retries = Retries.of(values.pop("retry_config", None))
         self.obstore = require("obstore", f"{root}", INSTALL)
         self.store = open_store(root, values)

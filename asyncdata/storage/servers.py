@@ -6,7 +6,9 @@ import os
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, cast
 
-__all__ = ("endpoint_of", "identity_of", "servers_of")
+from asyncdata.errors import PlanError
+
+__all__ = ("check_endpoints", "endpoint_of", "identity_of", "servers_of")
 
 AZURE: Final = (
     ("azure_storage_use_emulator", "use_emulator"),
@@ -46,6 +48,19 @@ def servers_of(root: str, values: Mapping[str, Any]) -> dict[str, str]:
     if not is_on(found.get("use_emulator", "")):
         found.pop("azurite_blob_storage_url", None)
     return {name: value for name, value in found.items() if value}
+
+
+def check_endpoints(root: str, values: Mapping[str, Any]) -> None:
+    """Raise `PlanError` for an endpoint that is no URL, for which obstore 0.12 panics."""
+    scheme = root.partition("://")[0].lower()
+    for name in [name for names in NAMES.get("s3" if scheme == "s3a" else scheme, ()) for name in names]:
+        if "use_" in name or not name.endswith(("endpoint", "_url")):
+            continue
+        by_environment = os.environ.get(name.upper()) if name.startswith(PREFIXES) else None
+        found = next((str(value) for given, value in values.items() if given.lower() == name), by_environment)
+        if found is not None and not found.lower().startswith(("http://", "https://")):
+            where = "storage_options" if found is not by_environment else "the environment"
+            raise PlanError(f"{name} in {where} must begin with http:// or https://, got {found!r:.80}")
 
 
 def is_on(value: str) -> bool:

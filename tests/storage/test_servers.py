@@ -119,3 +119,28 @@ def test_what_is_kept_of_one_server_is_not_read_for_another_that_does_not_answer
         monkeypatch.setenv("AWS_ENDPOINT_URL", two.url)
         with pytest.raises(ConnectionRefusedError):
             list(ad.TextLineDataset("s3://bucket/a.txt", storage_options=options, cache_dir=tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("url", "options", "environment", "message"),
+    [
+        ("s3://bucket/a", {"endpoint": "127.0.0.1:9"}, {}, "endpoint in storage_options must begin with http"),
+        ("s3://bucket/a", {"AWS_ENDPOINT_URL": "minio"}, {}, "aws_endpoint_url in storage_options must begin"),
+        ("s3://bucket/a", {}, {"AWS_ENDPOINT_URL": ""}, "aws_endpoint_url in the environment must begin"),
+        ("az://box/a", {"account_name": "x", "endpoint": "azurite:1"}, {}, "endpoint in storage_options must begin"),
+    ],
+)
+def test_endpoints_that_are_no_urls_are_refused(
+    url: str, options: dict[str, Any], environment: dict[str, str], message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """obstore 0.12 panics for most of them, with no `Exception`."""
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(ad.PlanError, match=message):
+        list(ad.Dataset.list_files(f"{url}/*", storage_options=options))
+    with pytest.raises(ad.PlanError, match=message):
+        list(ad.TextLineDataset(url, storage_options=options))
+
+
+def test_an_option_that_ends_like_an_endpoint_is_none() -> None:
+    ad.TextLineDataset("az://box/a", storage_options={"account_name": "x", "use_fabric_endpoint": "true"})
