@@ -506,22 +506,22 @@ class LoopBridge(ThreadRequests):
         self.make = make
         self.asks_after = asks_after
         self.scope = scope
-        self.loop = loop
+        self.consumer_loop = loop
         self.same = loop is scope.loop
         self.quota = 0
         self.fresh = False
         self.task: asyncio.Task[None] | None = None
         self.signal = LoopSignal(scope.loop, threadsafe=not self.same)
         self.orders = LoopSignal(loop)
-        self.run_on_loop(self.begin)
+        self.run_on_consumer_loop(self.begin)
 
-    def run_on_loop(self, call: Callable[..., None], *args: Any) -> None:
+    def run_on_consumer_loop(self, call: Callable[..., None], *args: Any) -> None:
         """Run a plain call on the iterator's loop."""
         if self.same:
             call(*args)
             return
         try:
-            self.loop.call_soon_threadsafe(call, *args)
+            self.consumer_loop.call_soon_threadsafe(call, *args)
         except RuntimeError:  # that loop was closed, and its iterator with it
             if not self.over and not self.ended:
                 self.hand(
@@ -530,11 +530,11 @@ class LoopBridge(ThreadRequests):
                 self.hand(END)
 
     def begin(self) -> None:
-        self.task = self.loop.create_task(self.run())
+        self.task = self.consumer_loop.create_task(self.run())
         self.scope.owned.adopt(self.task)
 
     def order(self, count: int) -> None:
-        self.run_on_loop(self.add, count)
+        self.run_on_consumer_loop(self.add, count)
 
     def add(self, count: int) -> None:
         self.quota += count
@@ -543,7 +543,7 @@ class LoopBridge(ThreadRequests):
 
     def stop(self) -> None:
         self.over = True
-        self.run_on_loop(self.cancel)
+        self.run_on_consumer_loop(self.cancel)
 
     def cancel(self) -> None:
         if self.task is not None:
