@@ -19,7 +19,8 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_elements_epoch_and_waiting_are_shown() -> None:
+def test_elements_epoch_and_waiting_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "160")  # a fast machine's numbers are long
     ds = ad.Dataset.range(100).batch(10)
     with redirect_stderr(Terminal()) as terminal:
         assert [len(batch) for batch in ds.progress()] == [10] * 10
