@@ -60,7 +60,7 @@ def check_endpoints(root: str, values: Mapping[str, Any]) -> None:
         found = next((str(value) for given, value in values.items() if given.lower() == name), by_environment)
         if found is not None and not found.lower().startswith(("http://", "https://")):
             where = "storage_options" if found is not by_environment else "the environment"
-            raise PlanError(f"{name} in {where} must begin with http:// or https://, got {found!r:.80}")
+            raise PlanError(f"{name} in {where} must begin with http:// or https://")
 
 
 def is_on(value: str) -> bool:
