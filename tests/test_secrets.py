@@ -669,7 +669,7 @@ def test_options_of_stores_are_told_nowhere(
     told, options = Told(), {"retry_config": {"max_retries": 0}, **WRONG_OPTIONS[number]}
     url = f"{scheme}://127.0.0.1:1/a"
     told.made(told.of(partial(ad.TextLineDataset, url, storage_options=options, cache_dir=tmp_path / "cache")))
-    told.made(told.of(partial(ad.read_file, url, options)))
+    told.made(told.of(partial(ad.read_file, url, storage_options=options)))
     told.made(told.of(partial(ad.Dataset.list_files, f"{url}*", storage_options=options)))
     told.of(partial(numbers().map(str).map(str.encode).write_tfrecords, f"{url}/b", storage_options=options))
     check(told, tmp_path, caplog, capfd)

@@ -153,7 +153,7 @@ class ShardedWrite:
     def manifest_bytes(self) -> bytes:
         """Return the saved progress."""
         options = None if self.storage is None else self.storage.values
-        return blocking(lambda: read_file(f"{self.folder}/{MANIFEST}", options))
+        return blocking(lambda: read_file(f"{self.folder}/{MANIFEST}", storage_options=options))
 
     def check_free(self) -> None:
         """Raise if the first file is there already."""

@@ -109,7 +109,9 @@ def labelled_by(
     numbers = {name: number for number, name in enumerate(names)}
 
     async def labelled(file: str) -> tuple[bytes, int]:
-        return await read_file(file, storage_options, cache_dir), numbers[file[begin : file.index("/", begin)]]
+        return await read_file(file, storage_options=storage_options, cache_dir=cache_dir), numbers[
+            file[begin : file.index("/", begin)]
+        ]
 
     def at_once(file: str) -> tuple[bytes, int] | None:
         content: bytes | None = cast("Any", read_file).at_once(file)

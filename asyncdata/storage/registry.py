@@ -225,6 +225,7 @@ def size_of(path: str, options: StorageOptions | None = None) -> int:
 
 async def read_file(
     url: str | os.PathLike[str],
+    *,
     storage_options: Mapping[str, Any] | None = None,
     cache_dir: str | os.PathLike[str] | CacheDir | None = None,
 ) -> bytes:

@@ -87,7 +87,7 @@ def decode(content):
 
 def pipeline(options):
     async def read(url):
-        return await ad.read_file(url, options)
+        return await ad.read_file(url, storage_options=options)
 
     return (
         ad.Dataset.list_files(f"{FOLDER}/*.jpeg", seed=0, storage_options=options)

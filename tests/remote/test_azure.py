@@ -95,7 +95,7 @@ def test_files_are_listed_read_and_gone_on_with(service: Any, options: dict[str,
 
 async def test_whole_files_in_several_parts(service: Any, options: dict[str, Any]) -> None:
     content = random.Random(6).randbytes(20 << 20)
-    assert await ad.read_file(put(service, "a b/ü%20#1.bin", content), options) == content
+    assert await ad.read_file(put(service, "a b/ü%20#1.bin", content), storage_options=options) == content
 
 
 def test_a_replaced_object_is_noticed(service: Any, options: dict[str, Any]) -> None:

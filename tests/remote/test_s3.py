@@ -169,7 +169,7 @@ def test_commands_read_a_prefix_of_a_bucket(bucket: Bucket, capsys: pytest.Captu
 async def test_names_with_odd_characters(bucket: Bucket) -> None:
     for key in ("a b/ü%20#1.txt", "a b/[x]?.txt"):
         url = bucket.put(key, key.encode())
-        assert await ad.read_file(url, bucket.options) == key.encode()
+        assert await ad.read_file(url, storage_options=bucket.options) == key.encode()
     found = ad.Dataset.list_files(f"{bucket.url}/a b/\\[x]*", storage_options=bucket.options)
     assert list(found) == [f"{bucket.url}/a b/[x]?.txt"]
 

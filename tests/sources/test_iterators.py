@@ -5,7 +5,9 @@ import os
 import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -292,3 +294,16 @@ def test_quick_items_of_the_consumers_loop_come_in_groups_and_none_waits_for_the
         return found
 
     assert asyncio.run(body(), debug=debug) == list(range(0, 4000, 2))
+
+
+async def test_groups_are_timed_on_the_engines_loop() -> None:
+    """Not on that of the iterator: here it does not run, and one of two items has come."""
+    elsewhere = asyncio.new_event_loop()
+    scope: Any = SimpleNamespace(loop=asyncio.get_running_loop())
+    bridge = iterator_bridge.LoopBridge(scope, elsewhere, Mock(), 0)
+    bridge.ready.append("one")  # type: ignore[attr-defined]
+    bridge.patience = 0.01
+    try:
+        await asyncio.wait_for(bridge.arrival(2), 60)
+    finally:
+        elsewhere.close()

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import asyncdata as ad
+from asyncdata.storage import StorageOptions, store_for
 from asyncdata.storage.servers import identity_of
 from tests.remote.web import web
 
@@ -143,4 +144,6 @@ def test_endpoints_that_are_no_urls_are_refused(
 
 
 def test_an_option_that_ends_like_an_endpoint_is_none() -> None:
-    ad.TextLineDataset("az://box/a", storage_options={"account_name": "x", "use_fabric_endpoint": "true"})
+    options = StorageOptions.of("read_file", {"account_name": "x", "use_fabric_endpoint": "true"})
+    store, path = store_for("az://box/a", options)
+    assert store.url(path) == "az://box/a"

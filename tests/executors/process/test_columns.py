@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -157,6 +158,10 @@ class Unit(np.float64):
         return Unit, (float(self), self.unit)
 
 
+def chosen(values: list[Any], number: int) -> Any:
+    return values[number]
+
+
 def unit_of(value: Any) -> tuple[str, str]:
     return type(value).__name__, getattr(value, "unit", "")
 
@@ -170,6 +175,8 @@ def test_numbers_of_a_class_of_its_own_stay_what_they_are(places: Any, tmp_path:
         list(ad.Dataset.range(COUNT).map(lambda n: Unit(n, "kg"), 2, executor="process").map(unit_of))
         == [("Unit", "kg")] * COUNT
     )
+    elsewhere = ad.Dataset.range(COUNT).map(partial(chosen, values)).with_options(ad.Options(placement="process"))
+    assert list(map(unit_of, elsewhere)) == list(map(unit_of, values))
     with pytest.raises(ad.StructureError, match="Unit"):  # as other classes are
         list(ds.cache(str(tmp_path / "file")))
 
