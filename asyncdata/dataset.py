@@ -37,7 +37,7 @@ from asyncdata.graph.node import Node, check_count
 from asyncdata.iterator import DatasetIterator, next_block
 from asyncdata.options import Options
 from asyncdata.planning.optimizer import Planner
-from asyncdata.sources.in_memory import Chosen, Counter, Elements, Items, Random, Range, Sliced, Slices, Source, Tensors
+from asyncdata.sources.in_memory import Chosen, Counter, Items, Random, Range, Sliced, Slices, Source, Tensors
 from asyncdata.states import ResumePoint, chosen_seeds, fingerprint, place_of, place_of_origins, plan_of_next_epoch
 from asyncdata.transformations import Transformations, dataset_for
 from asyncdata.transforms.map import Map
@@ -303,6 +303,8 @@ class Dataset(Transformations[T_co]):
         >>> list(ad.Dataset.from_list([[1], [2, 3]]))
         [array([1]), array([2, 3])]
         """
+        from asyncdata.sources.from_list import Elements
+
         return Dataset(Elements.of(elements, Dataset))
 
     @overload

@@ -444,7 +444,7 @@ def slice_rows(value: Any, start: int, stop: int) -> list[Any]:
     return rows_of(map_leaves(lambda part, _: part[start:stop], value), stop - start)
 
 
-def as_arrays(value: Any, *leaves: type[Any], tensors: bool = False) -> Any:
+def as_arrays(value: Any, *leaves: type[Any], tensors: bool = False, where: str = "") -> Any:
     """Return the structure with lists and other array-likes as NumPy arrays; strings become object arrays.
 
     A `Ragged` or a masked array is not changed. With `tensors`, tensors are not changed either, and lists of them
@@ -466,7 +466,7 @@ def as_arrays(value: Any, *leaves: type[Any], tensors: bool = False) -> Any:
             raise PlanError(f"{leaf(where)} is not an array: {error}") from None
         return array if array.ndim or isinstance(part, np.ndarray) or is_tensor(array) else array[()]
 
-    return map_leaves(convert, value)
+    return map_leaves(convert, value, where)
 
 
 def begins_with(value: Any, kinds: tuple[type[Any], ...]) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Protocol, cast
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +15,6 @@ from asyncdata.elements.isolation import isolate, isolated, read_only
 from asyncdata.elements.spec import TensorSpec
 from asyncdata.elements.structure import (
     as_arrays,
-    common_spec,
     leading_dimension,
     leaves_of,
     map_leaves,
@@ -25,7 +24,7 @@ from asyncdata.elements.structure import (
 )
 from asyncdata.elements.tensors import dataloader_hint, is_tensor
 from asyncdata.elements.validation import check_choice, check_dtype
-from asyncdata.errors import PlanError, StageError, StructureError
+from asyncdata.errors import PlanError, StageError
 from asyncdata.executors.element_rng import Chance, drawn_seed, epoch_key, mixed, scrambled
 from asyncdata.executors.function_call import ENDLESS, Call, Deadline
 from asyncdata.executors.scope import Scope
@@ -43,7 +42,6 @@ if TYPE_CHECKING:
 __all__ = (
     "Chosen",
     "Counter",
-    "Elements",
     "Getter",
     "Items",
     "Random",
@@ -359,47 +357,6 @@ class Tensors(InMemorySource):
 
     def label(self) -> str:
         return "from_tensors()"
-
-
-@dataclass(frozen=True, eq=False)
-class Elements(InMemorySource):
-    """Elements of one structure and dtype, whose shapes may differ."""
-
-    elements: Sequence[Any] = field(repr=False, metadata=REPLACEABLE)
-    spec: Any = field(repr=False, metadata=REPLACEABLE)
-
-    @staticmethod
-    def of(tensors: object, *leaves: type[Any]) -> Elements:
-        """Return the source for the elements of a list; the types `leaves` are not converted."""
-        if not isinstance(tensors, list) or not tensors:
-            raise PlanError(
-                f"from_list needs a list with at least one element, got {tensors!r:.60}; use from_iterable for "
-                "other iterables, and for lists of arbitrary objects"
-            )
-        elements = [as_arrays(element, *leaves, tensors=True) for element in cast("list[Any]", tensors)]
-        spec = spec_of(elements[0])
-        for place, element in enumerate(elements):
-            try:
-                spec = common_spec(spec, spec_of(element))
-            except StructureError as error:
-                raise PlanError(
-                    f"from_list: in element {place} {error}; make all elements alike, or use from_iterable"
-                ) from None
-        return Elements(elements, spec)
-
-    def rows(self, start: int, stop: int) -> list[Any]:
-        return isolated(list(self.elements[start:stop]))
-
-    @property
-    def size(self) -> int:
-        return len(self.elements)
-
-    @property
-    def signature(self) -> Any:
-        return self.spec
-
-    def label(self) -> str:
-        return f"from_list({len(self.elements)} elements)"
 
 
 @dataclass(frozen=True, eq=False)

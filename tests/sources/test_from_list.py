@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+import sys
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import pytest
@@ -76,3 +77,53 @@ def test_any_element_can_be_had_and_a_state_goes_on_there() -> None:
     assert sorted(len(x) for x in build().shuffle(seed=1)) == list(range(30))
     check_resumes(build)
     check_resumes(lambda: build().shuffle(4, seed=1).map(len).batch(4))
+
+
+@pytest.mark.parametrize(
+    "tensors", [[1, 2], ["a", "b"], [(1, "a"), (2, "b")], [{"a": 1, "b": "x"}] * 2, [[1], [2]]], ids=str
+)
+def test_what_is_done_to_the_list_afterwards_changes_no_element(tensors: list[Any]) -> None:
+    ds = ad.Dataset.from_list(tensors)
+    before = list(ds)
+    tensors[0] = tensors[1] = None
+    assert list(ds) == before
+
+
+@pytest.mark.parametrize(
+    ("tensors", "kinds"),
+    [
+        ([(2**63 - 1, "a"), (-(2**63), "b")], ("int64", "str")),
+        ([(2**63, "a"), (2**63, "b")], ("uint64", "str")),
+        ([(2**70, True), (2**70, False)], ("int", "bool")),
+        ([(float("nan"), None), (1.0, None)], ("float64", "NoneType")),
+        ([({"a": 1, "b": b"\0"}, 1j), ({"b": b"", "a": 2}, 2j)], ("{'a': 'int64', 'b': 'bytes'}", "complex128")),
+    ],
+    ids=str,
+)
+def test_plain_values_have_the_types_that_each_has_alone(tensors: list[Any], kinds: tuple[str, ...]) -> None:
+    def kind(value: Any) -> str:
+        if isinstance(value, dict):
+            return str({key: kind(part) for key, part in sorted(cast("dict[str, Any]", value).items())})
+        return str(getattr(value, "dtype", type(value).__name__))
+
+    together: list[Any] = list(ad.Dataset.from_list(tensors))
+    alone = [next(iter(ad.Dataset.from_list([element]))) for element in tensors]
+    np.testing.assert_equal(together, alone)
+    assert [tuple(map(kind, element)) for element in together] == [kinds] * 2
+    assert [list(row[0]) for row in together if isinstance(row[0], dict)] in ([], [["a", "b"], ["b", "a"]])
+
+
+def test_a_list_of_plain_rows_is_not_converted_one_by_one() -> None:
+    calls = 0
+
+    def count(*_: object) -> None:
+        nonlocal calls
+        calls += 1
+
+    rows = [(f"{number}.jpg", {"label": number, "weight": 0.5}) for number in range(1000)]
+    sys.setprofile(count)
+    try:
+        ad.Dataset.from_list(rows)
+    finally:
+        sys.setprofile(None)
+    assert calls < 3000  # of C alone: the keys and the values of the dicts
