@@ -23,6 +23,11 @@ else:
 
 def main(rank, folder):
     dist.init_process_group("gloo", init_method=f"file://{folder}/meeting", rank=rank, world_size=2)
+    train(rank)
+    dist.destroy_process_group()  # when the model is gone: DDP's can wait forever for Gloo's threads after it
+
+
+def train(rank):
     torch.manual_seed(0)
     model = DistributedDataParallel(torch.nn.Linear(1, 1))
     optimizer = torch.optim.SGD(model.parameters(), 0.1)
@@ -44,7 +49,6 @@ def main(rank, folder):
         dist.all_gather_object(shares, first)
         if rank == 0:
             print(f"epoch {epoch}: first rows {shares}, loss {sum(losses) / len(losses):.4f}")
-    dist.destroy_process_group()
 
 
 if __name__ == "__main__":

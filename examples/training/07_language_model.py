@@ -105,11 +105,13 @@ def main(rank, folder):
     """Be a rank of each group in turn that has so many."""
     for ranks, steps in RANKS_AND_STEPS:
         if rank < ranks:
-            train(rank, folder, ranks, steps)
+            meeting = f"file://{folder}/meeting-{ranks}"
+            dist.init_process_group("gloo", init_method=meeting, rank=rank, world_size=ranks)
+            train(rank, folder, steps)
+            dist.destroy_process_group()  # when the model is gone: DDP's can wait forever for Gloo's threads after it
 
 
-def train(rank, folder, ranks, steps):
-    dist.init_process_group("gloo", init_method=f"file://{folder}/meeting-{ranks}", rank=rank, world_size=ranks)
+def train(rank, folder, steps):
     torch.manual_seed(0)
     model = DistributedDataParallel(Model())
     optimizer = torch.optim.SGD(model.parameters(), 0.1)
@@ -131,7 +133,6 @@ def train(rank, folder, ranks, steps):
     if rank == 0 and steps is None:
         print("tokens trained on:", counts.item())
     dist.barrier()
-    dist.destroy_process_group()
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import sys
 import warnings
 
@@ -61,4 +62,5 @@ seen = train(stop) + train(resume=f"{FOLDER}/stopped.ckpt")
 ds = ad.Dataset.range(30).shuffle(seed=1).shard(2, dist.get_rank()).batch(3)
 assert seen == [batch.tolist() for _ in range(3) for batch in ds], (dist.get_rank(), seen)
 dist.barrier()
+gc.collect()  # Lightning's models of DDP, which can wait forever for Gloo's threads once the group has ended
 dist.destroy_process_group()
