@@ -530,7 +530,7 @@ class Reader:
         if found is None:
             found = stats_of(split_at_device(self.plan)[0], self.meters, self.budget)
         if isinstance(self.engine, DeviceEngine):
-            found = found._replace(steps=(*found.steps, self.engine.stats(len(found.steps) - 1)))
+            found = self.engine.stats(found)
         stats = statistics_of(found, self.times, self.placement, self.given, self.condition, self.cardinality)
         return replace(stats, skipped=self.skipped)
 

@@ -97,13 +97,17 @@ class CopyThread:
         self.copies: deque[Copy] = deque()
         self.pause: Pause | None = None
         self.worked = 0.0
-        """Seconds spent copying, or waiting for copies."""
+        """Seconds spent copying or decoding, or waiting for copies."""
+        self.failed = 0
+        """How many elements could not be copied or decoded."""
+        self.begun = self.ended = 0.0
         self.over = False
         self.on_end: Callable[[], object] | None = None
         self.thread = threading.Thread(target=self.main, name="asyncdata-device", daemon=True)
 
     def main(self) -> None:
         """Run the thread. An error of the device itself ends the pipeline."""
+        self.begun = time.perf_counter()
         try:
             self.serve()
             self.drain()
@@ -113,11 +117,17 @@ class CopyThread:
         finally:
             self.queue.finish()
             self.end_helpers()
+            self.ended = time.perf_counter()
             self.over = True
             self.release()
             if self.on_end is not None:
                 with suppress(RuntimeError):  # the consumer's loop has been closed
                     self.on_end()
+
+    @property
+    def seconds(self) -> float:
+        """How long the thread has run."""
+        return (self.ended or time.perf_counter()) - self.begun if self.begun else 0.0
 
     def release(self) -> None:
         """Answer pending pauses, so that no thread waits for one that has ended."""
@@ -184,6 +194,7 @@ class CopyThread:
             try:
                 self.start(batch)
             except Exception as error:
+                self.failed += 1
                 batch.failure = noted(error, self.label, batch.tickets[0])
         self.queue.put(Block([batch], batch.tickets))
 

@@ -19,7 +19,7 @@ from asyncdata.engines.base import END_TIMEOUT, Engine
 from asyncdata.engines.stall import Patience
 from asyncdata.errors import StageError
 from asyncdata.runtime.queue import AT_EXIT, BlockQueue
-from asyncdata.statistics.statistics import EMPTY, StepStatistics
+from asyncdata.statistics.statistics import EMPTY, EngineStatistics, StepStatistics
 from asyncdata.system import forks
 from asyncdata.system.sigint import DeferredInterrupts
 from asyncdata.system.signal_handlers import start_thread
@@ -72,12 +72,18 @@ class DeviceEngine:
         threads, tasks = self.host.at_work()
         return [*threads, self.copy_thread.thread], tasks
 
-    def stats(self, host: int) -> StepStatistics:
+    def stats(self, host: EngineStatistics) -> EngineStatistics:
+        """Return the statistics of the pipeline with this step, which may work longer than the others."""
+        step = self.own_step(len(host.steps) - 1)
+        return host._replace(steps=(*host.steps, step), seconds=max(host.seconds, self.copy_thread.seconds))
+
+    def own_step(self, host: int) -> StepStatistics:
         """Return the statistics of copying; `host` is the index of the step that it reads."""
         copier = self.copy_thread
         return EMPTY._replace(
             step=copier.label,
             items=self.queue.written,
+            failed=copier.failed + self.ahead.failed,
             worker_seconds=copier.worked,
             workers=1,
             queued=self.queue.held,

@@ -60,6 +60,8 @@ class DeviceQueue(BlockQueue):
         self.consumer_arrays: Sequence[Any] | None = None
         self.next: Block | None = None
         """The next batch for the consumer."""
+        self.failed = 0
+        """How many elements did not fit into the static arrays."""
         self.step_finished = True
         """False if a signal handler raised while a batch was passed on: elements may be lost then."""
 
@@ -158,6 +160,7 @@ class DeviceQueue(BlockQueue):
         try:
             return join_arrays(batch.item, self.arrays(batch))
         except Exception as error:
+            self.failed += 1
             return noted(error, self.label, batch.tickets[0])
 
     def arrays(self, batch: Batch) -> Sequence[Any]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from asyncdata.observe.chart import chart, power_above
+from asyncdata.observe.gpus import Gpu
 from asyncdata.observe.history import View, between, pace_of, wait_of
 from asyncdata.observe.plan_flow import flow
 from asyncdata.observe.processes import Usage
@@ -121,13 +122,23 @@ def name_of(view: View) -> str:
 
 
 def machine(usage: Usage | None) -> str:
-    """Return what the machine and each process use, in one line."""
+    """Return what the machine and its GPUs do."""
     if usage is None:
         return ""
-    return (
-        f'<p class="machine" id="machine">This machine: {usage.cores:.1f} of {usage.all_cores} cores busy, '
-        f"{memory(usage.memory)} of {memory(usage.all_memory)} of memory in use</p>"
-    )
+    cores = f"This machine: {usage.cores:.1f} of {usage.all_cores} cores busy"
+    words = [f"{cores}, {in_use(usage.memory, usage.all_memory)}", *map(gpu_in_words, usage.gpus)]
+    return f'<p class="machine" id="machine">{" ".join([f"<span>{escape(one)}</span>" for one in words])}</p>'
+
+
+def gpu_in_words(gpu: Gpu) -> str:
+    """Return how busy a GPU is, and how much of its memory is in use."""
+    load = "" if gpu.load is None else f"{gpu.load:.0%} busy, "
+    return f"{gpu.name}: {load}{in_use(gpu.memory, gpu.all_memory)}"
+
+
+def in_use(used: int, total: int) -> str:
+    """Return how much memory is in use, in words."""
+    return f"{memory(used)} of {memory(total)} of memory in use"
 
 
 def drawn_once(view: View) -> str:

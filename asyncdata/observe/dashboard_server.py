@@ -157,7 +157,10 @@ class Dashboard(Closable):
     # the server, in its thread
 
     def _serve(self) -> None:
-        self._server.run(sockets=[self._socket])
+        try:
+            self._server.run(sockets=[self._socket])
+        finally:
+            self._meter.close()
 
     def _app(self, local: bool) -> Any:
         applications = require("starlette.applications", "the dashboard", EXTRA)

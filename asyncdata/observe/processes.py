@@ -1,10 +1,11 @@
-"""How much processor time and memory the machine, this process and its worker processes use."""
+"""How much processor time and memory the machine, its GPUs, this process and its worker processes use."""
 
 from __future__ import annotations
 
 import os
 from typing import Any, Final, NamedTuple
 
+from asyncdata.observe.gpus import Gpu, GpuMeter
 from asyncdata.system.optional_packages import require
 
 __all__ = ("Usage", "UsageMeter", "Used")
@@ -34,6 +35,7 @@ class Usage(NamedTuple):
     all_memory: int
     processes: tuple[Used, ...]
     """This process and those that it has started."""
+    gpus: tuple[Gpu, ...] = ()
 
 
 class UsageMeter:
@@ -41,6 +43,7 @@ class UsageMeter:
 
     def __init__(self, what: str, extra: str) -> None:
         self.psutil = require("psutil", what, extra)
+        self.gpus = GpuMeter()
         self.known: dict[int, tuple[Any, str]] = {}
         self.read()
 
@@ -59,7 +62,11 @@ class UsageMeter:
         all_cores, memory = psutil.cpu_count() or 1, psutil.virtual_memory()
         processes = [one for pid in self.known if (one := self.used(pid)) is not None]
         busy = psutil.cpu_percent() * all_cores / 100
-        return Usage(busy, all_cores, memory.total - memory.available, memory.total, tuple(processes))
+        return Usage(busy, all_cores, memory.total - memory.available, memory.total, tuple(processes), self.gpus.read())
+
+    def close(self) -> None:
+        """Release what the meter of GPUs uses."""
+        self.gpus.close()
 
     def name(self, process: Any) -> str:
         """Return what a process is: a fork server's children have its command line."""

@@ -256,10 +256,12 @@ class LoadAnalysis:
         if limit.resource == "waiting":
             return self.advise_waiting(limit, step)
         if limit.resource == "device":
-            evidence = f"{step.step} copies {limit.load:.0%} of the time"
-            return self.bottleneck(
-                limit, evidence, "smaller elements (uint8 instead of float32, converted on the device)"
-            )
+            decodes = "decode_on_device" in step.step
+            evidence = f"{step.step} {'decodes and copies' if decodes else 'copies'} {limit.load:.0%} of the time"
+            change = "smaller elements (uint8 instead of float32, converted on the device)"
+            if decodes:
+                change = "smaller pictures, or map(decode_image, num_parallel_calls=AUTOTUNE) on the host"
+            return self.bottleneck(limit, evidence, change)
         return self.advise_workers(limit, step)
 
     def advise_workers(self, limit: Load, step: StepStatistics) -> Bottleneck:

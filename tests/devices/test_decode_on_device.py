@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 import asyncdata as ad
 from asyncdata.devices.encoded_pictures import decoded_together
 from asyncdata.devices.simulated import Accelerator
+from asyncdata.statistics.bottleneck import bottleneck_of
 
 Image = pytest.importorskip("PIL.Image")
 
@@ -146,3 +148,19 @@ def test_pictures_of_a_batch_are_not_overwritten_while_they_are_used(seed: int, 
     first = [np.asarray(planes(FILES[at % 10])) for at in range(30)]
     found = [one for read in reads for one in read]
     assert all(np.array_equal(got, want) for got, want in zip(found, first, strict=True))
+
+
+def test_statistics_count_damaged_pictures_and_are_shares_of_all_the_time() -> None:
+    ds = ad.Dataset.from_list(DAMAGED).prefetch_to_device(Accelerator(), decode_on_device=True)
+    with ds.iterate() as pictures:
+        for _ in range(5):
+            next(pictures)
+        with pytest.raises(ad.DataLossError):
+            next(pictures)
+        assert len(list(pictures)) == 4
+        stats = pictures.stats()
+    step = stats.steps[-1]
+    assert (step.items, step.failed) == (10, 1)
+    assert step.worker_seconds <= stats.engine_seconds  # the device works on after the pipeline has ended
+    limit = bottleneck_of(replace(stats, waiting_seconds=stats.seconds, engine_seconds=step.worker_seconds))
+    assert limit.evidence == f"{step.step} decodes and copies 100% of the time"

@@ -33,7 +33,9 @@ def test_the_loop() -> None:
 
 
 @pytest.mark.torch
-def test_pictures_that_are_decoded_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pictures_that_are_decoded_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     torch, image = pytest.importorskip("torch"), pytest.importorskip("PIL.Image")
     monkeypatch.chdir(tmp_path)
     for place in range(3):
@@ -41,7 +43,13 @@ def test_pictures_that_are_decoded_there(tmp_path: Path, monkeypatch: pytest.Mon
         path.parent.mkdir(parents=True, exist_ok=True)
         image.new("RGB", (20 + place, 30)).save(path)
     found: list[Any] = []
-    names = {"ad": ad, "torch": torch, "device": "cpu", "model": lambda pictures: pictures}
-    (example,) = [one for one in EXAMPLES if "decode_on_device" in one]
+    names: dict[str, Any] = {"ad": ad, "torch": torch, "device": "cpu", "model": lambda pictures: pictures}
+    example, other = [one for one in EXAMPLES if "decode_on_device" in one]
     exec(example, {**names, "loss_of": lambda out, labels: found.append((tuple(out.shape), sorted(labels.tolist())))})
     assert found == [((3, 3, 224, 224), [0, 0, 1])]
+    (tmp_path / "train" / "class 1" / "cut.jpg").write_bytes((tmp_path / "train/class 0/0.jpg").read_bytes()[:-9])
+    exec(other.replace("256", "3"), names)
+    assert names["labels"].tolist() == [0, 0, 1]
+    (tmp_path / "train" / "class 1" / "broken.jpg").write_bytes(b"\xff\xd8" + bytes(99) + b"\xff\xd9")
+    exec(other.replace("256", "1"), names)
+    assert "picture 0 of [0]" in capsys.readouterr().out

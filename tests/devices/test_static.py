@@ -39,6 +39,7 @@ def test_a_batch_of_another_shape_fails_in_its_place() -> None:
             next(batches)
         with pytest.raises(StopIteration):
             next(batches)
+        assert batches.stats().steps[-1].failed == 1
 
 
 def test_a_leaf_that_is_not_among_them_is_told() -> None:
