@@ -511,6 +511,10 @@ class Reader:
 
     def host_engine(self, run: RunSpec, loop: asyncio.AbstractEventLoop | None) -> Engine:
         """Return the engine for the pipeline."""
+        if sys.platform != "linux":
+            from asyncdata.system.linux_only import tell_what_is_off
+
+            tell_what_is_off()
         if self.placement == "process":
             from asyncdata.process_engine.engine import ProcessEngine
 

@@ -254,8 +254,10 @@ class CacheDir:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | OPENING, 0o666)
         try:
             self.flock.flock(descriptor, self.flock.LOCK_EX | self.flock.LOCK_NB)
-            if size:
+            if size and hasattr(os, "posix_fallocate"):
                 os.posix_fallocate(descriptor, 0, size)
+            else:  # macOS has no such call: a full disk is seen later, while the object is written
+                os.ftruncate(descriptor, size)
         except BaseException:
             os.unlink(path)
             os.close(descriptor)

@@ -36,7 +36,8 @@ def pretend() -> None:
     for name in MISSING:
         sys.modules[name] = None  # type: ignore[assignment]
     for name in MISSING_CALLS:
-        delattr(os, name)
+        if hasattr(os, name):
+            delattr(os, name)
     sys.modules["msvcrt"] = Msvcrt(flock)
     for name in ("replace", "rename", "unlink", "remove", "rmdir"):
         setattr(os, name, careful(getattr(os, name)))
