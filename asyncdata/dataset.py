@@ -1359,7 +1359,7 @@ class Dataset(Transformations[T_co]):
     def _begin(self, epoch: int | None = None) -> ResumePoint:
         """Return the start of an epoch; the default is the next one."""
         number = None if epoch is None else check_count("iterate", "epoch", epoch, 0)
-        return ResumePoint(self._plan, self._epochs.begin(number))
+        return ResumePoint(self._plan, self._epochs.begin(number), run=self._epochs.run)
 
     def _resume(self, state: Mapping[str, Any], strict: bool) -> ResumePoint:
         """Return the place in a state; the next epoch is the one after it."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Self
 
 from asyncdata.graph.node import Node
@@ -21,12 +21,14 @@ class Epochs:
     are made from one do not see each other's epochs.
     """
 
-    __slots__ = ("first", "next", "parents")
+    __slots__ = ("first", "next", "parents", "run")
 
     def __init__(self, first: int = 0, parents: tuple[Epochs, ...] = ()) -> None:
         self.first = first
         self.next = first
         self.parents = parents
+        self.run: Sequence[str] = ()
+        """The ids of the recorded run that these epochs go on with."""
 
     @classmethod
     def after(cls, parents: Mapping[Epochs, Node]) -> Self:
@@ -52,6 +54,7 @@ class Epochs:
     def resume(self, place: ResumePoint) -> ResumePoint:
         """Return the place in a state; the next epoch is the one after its, also where this was made from."""
         self.set(place.epoch + 1)
+        self.run = place.run
         return place
 
     def ancestors(self) -> list[Epochs]:

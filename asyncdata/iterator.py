@@ -29,7 +29,7 @@ from asyncdata.runtime.block import DELIVERED, Block, Failure, fail
 from asyncdata.runtime.memory_budget import MemoryBudget
 from asyncdata.runtime.meter import Meters
 from asyncdata.runtime.queue import AT_EXIT
-from asyncdata.runtime.tickets import END, Position, Start
+from asyncdata.runtime.tickets import END, FRESH, Position, Start
 from asyncdata.states import ResumePoint, origin_of, place_of, state_header, state_of
 from asyncdata.statistics.consumer import ConsumerTimes
 from asyncdata.system import forks
@@ -121,7 +121,7 @@ class Reader:
         meters, seen = Meters(), ConsumerTimes()
         held = Held(place.delivered, None, iter(()), iter(()))
         path = self.options.record
-        log = log_of(path, place) if path else None
+        place, log = recorded(path, place) if path else (place, None)
         # no call from here on
         self.resume_point = place
         self.log = log
@@ -980,11 +980,14 @@ def moved() -> ClosedError:
     )
 
 
-def log_of(path: str | PathLike[str], place: ResumePoint) -> RunLog:
-    """Return the log of a run from a place on."""
+def recorded(path: str | PathLike[str], place: ResumePoint) -> tuple[ResumePoint, RunLog]:
+    """Return the place where a run begins that has an id, unless it goes on with one that has none; and its log."""
+    from asyncdata.persistence.run_id import run_id
     from asyncdata.persistence.run_log import RunLog
 
-    return RunLog.of(path, place)
+    if not place.run and not place.delivered and not place.resharded and place.start == FRESH:
+        place = place._replace(run=[run_id()])
+    return place, RunLog.of(path, place)
 
 
 def copies_to_device(node: PrefetchToDevice) -> Callable[[Engine], Engine]:

@@ -88,6 +88,8 @@ class ResumePoint(NamedTuple):
     resharded: bool = False
     each: Sequence[int] = ()
     """If shares were merged to begin here, how many elements each of them had delivered."""
+    run: Sequence[str] = ()
+    """The ids of the recorded run that it goes on with: several if their states were merged."""
 
 
 def plan_labels(plan: Node) -> list[str]:
@@ -144,6 +146,7 @@ def state_header(place: ResumePoint, options: Options) -> dict[str, Any]:
         **({"unordered": unordered} if unordered else {}),
         **({"excluded": excluded} if excluded else {}),
         **({"mixtures": mixtures} if mixtures else {}),
+        **({"run": [*place.run]} if place.run else {}),
     }
     return {**header, "dealt": True} if place.resharded else header
 
@@ -231,7 +234,8 @@ def place_of(plan: Node, state: Mapping[str, Any], strict: bool, options: Option
     check_shares(saved, shares_of(plan))
     position = saved["position"]
     start = FRESH if position is None else plan.parse_position(position, Start.of)
-    return ResumePoint(plan, saved["epoch"], saved["delivered"], start, saved.get("dealt", False))
+    run = saved.get("run", ())
+    return ResumePoint(plan, saved["epoch"], saved["delivered"], start, saved.get("dealt", False), run=run)
 
 
 def check_equal(saved: Mapping[str, Any], plan: Node, similar: Callable[[], object]) -> None:
@@ -325,8 +329,8 @@ def resharded(plan: Node, saved: Mapping[str, Any], shares: list[Share]) -> Resu
         saved["position"], lambda shares: plan.resharded(shares, Resharding(share, (saved["epoch"],)))
     )
     delivered = (saved["delivered"] + share.num_shards - 1 - share.number) // share.num_shards
-    each = [natural(number) for number in saved.get("each", ())]
-    return ResumePoint(plan, saved["epoch"], delivered, Start.of(position), resharded=True, each=each)
+    each, run = [natural(number) for number in saved.get("each", ())], saved.get("run", ())
+    return ResumePoint(plan, saved["epoch"], delivered, Start.of(position), resharded=True, each=each, run=run)
 
 
 def outermost_shares(plan: Node) -> list[int]:
@@ -367,9 +371,11 @@ def merge_states(states: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         raise ResumeError("merge_states needs the states of iterators, but one of these is merged already")
     places, order = dealt_places(saved)
     check_others(columns_of(saved), places)
+    runs = sorted({one for state in saved for one in state.get("run", ())})
     return with_checksum(
         {
             **saved[0],
+            **({"run": runs} if runs else {}),
             "merged": places if len(places) > 1 else places[0],
             "delivered": sum(state["delivered"] for state in saved),
             "each": [saved[number]["delivered"] for number in order],
@@ -453,6 +459,9 @@ def checked(state: Any) -> Mapping[str, Any]:
     unordered = saved.get("unordered", [])
     if not isinstance(unordered, list) or any(type(place) is not int for place in cast("list[Any]", unordered)):
         raise ResumeError(f"the state's 'unordered' should be integers, got {unordered!r:.80}")
+    run = saved.get("run", [])
+    if not isinstance(run, list) or not all(isinstance(one, str) for one in cast("list[Any]", run)):
+        raise ResumeError(f"the state's 'run' should be strings, got {run!r:.80}")
     if odd := [words for words in saved["plan"] if not isinstance(words, str)]:
         raise ResumeError(f"the state's plan should be strings, got {odd[0]!r:.80}")
     if "position" not in saved:

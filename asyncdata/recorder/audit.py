@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple, Protocol, TypeAlias, cast
 
 import numpy as np
 
+from asyncdata.persistence.run_id import JOB
 from asyncdata.recorder.log_reader import DAMAGED, Logs, PackedTickets, Run, Step, TicketSpan, rank_words, ticket_of
 from asyncdata.recorder.record_hashes import Hashes, hashes_of_columns, hashes_of_leaves
 from asyncdata.runtime.position_codec import unpack_columns
@@ -58,6 +59,8 @@ class Audit:
     records: int = 0
     again: int = 0
     """Steps that were delivered once more after a restart from a state before them; these count once."""
+    others: int = 0
+    """Steps of other runs of the same epoch, which do not count: the run that began or resumed last does."""
     failed: int = 0
     """Steps whose error was raised instead of an element."""
     twice: list[str] = field(default_factory=list[str])
@@ -74,6 +77,7 @@ class Audit:
 
     def __str__(self) -> str:
         again = f"; {self.again} steps were repeated after restarts" if self.again else ""
+        again += f"; {self.others} steps are of another run, and do not count" if self.others else ""
         failed = f"; {self.failed} steps failed" if self.failed else ""
         head = f"epoch {self.epoch}: {self.steps} steps, {self.records} records{failed}{again}"
         if self.complete:
@@ -216,6 +220,7 @@ class EpochAudit:
                 f"{later.name} went on from a state that does not say how far each of {len(generation.ranks)} ranks was"
             )
             return
+        self.check_ids(generation, later)
         over, self.over = self.over, True
         for place, shares in enumerate(generation.ranks):
             runs, begin = generation.runs.get(shares), generation.begin_of(shares)
@@ -236,23 +241,42 @@ class EpochAudit:
                 stop = max(steps, default=begin - 1) + 1
             absent = [step for step in range(begin, stop) if step not in steps]
             if absent:
-                because.append(f"{runs[0].rank} has no step {ranges(absent)} in its log")
+                ids = f" of run {words_of_ids(runs[-1].ids)}" if len({run.ids for run in runs}) > 1 else ""
+                because.append(f"{runs[0].rank} has no step {ranges(absent)}{ids} in its log")
             self.found.again += sum(step >= stop for step in steps)
             yield runs[0].rank, {step: one for step, one in steps.items() if step < stop}
 
     def chain(self, runs: Sequence[Run]) -> tuple[dict[int, Step], int | None]:
         """Return the steps of one rank that count, and how many there are if it came to the end.
 
-        A run from a state replaces what came after that state.
+        A run from a state replaces what came after that state in the run that saved it. The last one counts.
         """
-        steps: dict[int, Step] = {}
+        found: dict[frozenset[str], dict[int, Step]] = {}
         for run in runs:
+            steps = found.setdefault(run.ids, {})
             later = [step for step in steps if step >= run.begin]
             self.found.again += len(later)
             for step in later:
                 del steps[step]
             steps.update(run.steps)
-        return steps, runs[-1].ended
+        last = found.pop(runs[-1].ids)
+        self.found.others += sum(map(len, found.values()))
+        return last, runs[-1].ended
+
+    def check_ids(self, generation: Generation, later: Generation | None) -> None:
+        """Say if ranks are of several runs, as far as their ids tell: those that each process chose do not."""
+        latest = [runs[-1] for runs in generation.runs.values() if runs[-1].ids]
+        told = [run for run in latest if generation.dealt or all(one.startswith(JOB) for one in run.ids)]
+        for run in told:
+            if run.ids != told[0].ids:
+                self.found.because.append(f"{of_run(run)}, and {of_run(told[0])}: give the logs of one run alone")
+        follows = later.all_runs[0].ids if later is not None else frozenset[str]()
+        for run in latest if follows else ():
+            if not run.ids <= follows:
+                self.found.because.append(
+                    f"{of_run(run)}, and the {later.name if later else ''} after it go on from a state of run "
+                    f"{words_of_ids(follows)}: give the logs of one run alone"
+                )
 
     def find_twice(self) -> None:
         """Name records that came in two places: those of one hash, if they are equal."""
@@ -434,6 +458,14 @@ def hash_of(leaf: tuple[Any, ...]) -> int:
 
 def joined(hashes: Sequence[Hashes]) -> Hashes:
     return hashes[0] if len(hashes) == 1 else np.concatenate([np.empty(0, np.uint64), *hashes])
+
+
+def of_run(run: Run) -> str:
+    return f"{run.rank} is of run {words_of_ids(run.ids)}"
+
+
+def words_of_ids(ids: Iterable[str]) -> str:
+    return " and ".join(sorted(ids)[:3]) or "without an id"
 
 
 def line_of(step: Step) -> PackedTickets | None:

@@ -115,6 +115,11 @@ class Run:
         return tuple([(count, index) for count, index in self.header["shares"]])
 
     @property
+    def ids(self) -> frozenset[str]:
+        """The ids of the run that it is a part of, several after states were merged; none in older logs."""
+        return frozenset(self.header.get("run", ()))
+
+    @property
     def time(self) -> str:
         """When it began."""
         return str(self.header.get("time", ""))
@@ -346,7 +351,8 @@ def is_header(header: Mapping[str, Any]) -> bool:
     kinds = {"version": int, "plan": list, "seeds": list, "shares": list, "epoch": int, "begin": int, "time": str}
     pairs = [*header.get("seeds", ()), *header.get("shares", ())] if is_all(header, kinds) else [None]
     numbers = all(isinstance(pair, list) and [*map(type, cast("list[Any]", pair))] == [int, int] for pair in pairs)
-    return numbers and all(type(count) is int for count in header.get("each", ()))
+    named = {*map(type, header.get("run", ()))} <= {str}
+    return numbers and named and all(type(count) is int for count in header.get("each", ()))
 
 
 def is_all(header: Mapping[str, Any], kinds: Mapping[str, type]) -> bool:

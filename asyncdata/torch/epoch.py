@@ -62,7 +62,7 @@ class Epoch(Generic[T]):
         if within is None and not is_iterable(loader.kind):
             self.given = sum(index is not ENDED for index in (next(self.indices, ENDED) for _ in range(skipped)))
             skipped = 0
-        self.log = None if loader.record is None else EpochLog(loader, number)
+        self.log = None if loader.record is None else EpochLog(loader, number, saved)
         self.begin(within)
         for _ in range(skipped):
             next(self, None)
@@ -135,6 +135,7 @@ class Epoch(Generic[T]):
         """Return the position behind the batch that was given last."""
         self.record("state")
         own = {"begun": True, "ended": self.ended, "given": self.given, **self.state()}
+        own |= {"run": self.log.ids} if self.log is not None and self.log.ids else {}
         return {**header(self.loader, self.epoch), **own, **self.indices.state(self.ended)}
 
     def close(self) -> None:

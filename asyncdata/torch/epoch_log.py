@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, cast
 
+from asyncdata.persistence.run_id import run_id
 from asyncdata.persistence.run_log import Occasion, RunLog
 from asyncdata.states import VERSION
 
@@ -13,7 +15,7 @@ __all__ = ("EpochLog",)
 class EpochLog:
     """Collects the indices of the batches that are given, and appends them to the log of `record`."""
 
-    def __init__(self, loader: Any, epoch: int) -> None:
+    def __init__(self, loader: Any, epoch: int, saved: Mapping[str, Any] | None) -> None:
         self.record = loader.record
         self.asked: dict[int, Any] = {}
         """The indices of the batches that were asked for and not given, by number."""
@@ -22,6 +24,9 @@ class EpochLog:
         count = f" of {len(dataset)}" if hasattr(dataset, "__len__") else ""
         plan = [f"{type(dataset).__name__}{count}", f"DataLoader({sampler}, batch_size={loader.batch_size})"]
         self.header = {"version": VERSION, "plan": plan, "seeds": list[Any](), "shares": self.shares, "epoch": epoch}
+        self.ids = [run_id()] if saved is None else [*saved.get("run", ())]
+        """Those of the run that it goes on with: none if that was not recorded."""
+        self.header |= {"run": self.ids} if self.ids else {}
         self.length = len(loader) if count else None
         self.run: RunLog | None = None
 

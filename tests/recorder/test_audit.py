@@ -412,7 +412,7 @@ def test_a_loader_records_each_epoch(tmp_path: Path) -> None:
 def test_a_long_log_goes_on_in_parts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(log_files, "FULL", 500)
+    monkeypatch.setattr(log_files, "FULL", 520)
     log, program = tmp_path / "run.jsonl", tmp_path / "pipe_in_parts.py"
     program.write_text(PROGRAM.replace("10", "100"))
     ds = pipeline_in(program).with_options(ad.Options(record=log))

@@ -1,0 +1,131 @@
+"""Which run a log is of: what is resumed goes on with its run, and the logs of two runs are not taken for one."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import asyncdata as ad
+from asyncdata.checkpoint import merge_states
+from asyncdata.persistence import run_id as ids
+from asyncdata.persistence.run_log_files import paths_of
+from asyncdata.recorder.audit import Audit, audit
+from asyncdata.recorder.log_reader import read_logs
+
+
+def pipeline(log: Path, count: int = 1, index: int = 0) -> ad.Dataset[Any]:
+    ds = ad.Dataset.range(100).shuffle(20, seed=1).shard(count, index).batch(4)
+    return ds.with_options(ad.Options(record=log))
+
+
+def read(ds: ad.Dataset[Any], most: int = 1000, state: Any = None) -> Any:
+    """Read so many batches, and return the state after them."""
+    with ds.iterate(state=state, epoch=None if state else 0) as batches:
+        for _ in zip(range(most), batches, strict=False):
+            pass
+        return json.loads(json.dumps(batches.state_dict()))
+
+
+@pytest.fixture
+def process(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A function after which the program is another process: of a job, if one is given."""
+
+    def start(job: str = "") -> None:
+        monkeypatch.setenv("SLURM_JOB_ID", job)
+        ids.run_id.cache_clear()
+
+    yield start
+    ids.run_id.cache_clear()
+
+
+def seen(folder: Path) -> Audit:
+    (found,) = audit(read_logs(paths_of([f"{folder}/*.jsonl"])))
+    return found
+
+
+def run_of(state: Any) -> list[str]:
+    return state["run"]
+
+
+def test_what_is_resumed_goes_on_with_the_run_that_saved_the_state(tmp_path: Path, process: Any) -> None:
+    state, path = read(pipeline(tmp_path / "run.jsonl"), 7), tmp_path / "run.jsonl"
+    process()
+    again = pipeline(path)
+    later = read(again, 9, state)
+    assert run_of(later) == run_of(state)
+    read(again, state=later)
+    with again.iterate() as next_epoch:
+        assert run_of(next_epoch.state_dict()) == run_of(state)
+    assert run_of(read(pipeline(path), 3)) != run_of(state)
+    unrecorded = ad.Dataset.range(3).iterate().state_dict()
+    assert "run" not in unrecorded
+
+
+def test_only_the_steps_of_the_last_run_count_and_those_of_others_are_said(tmp_path: Path, process: Any) -> None:
+    read(pipeline(tmp_path / "a.jsonl"), 7)
+    process()
+    read(pipeline(tmp_path / "b.jsonl"))
+    assert str(seen(tmp_path)) == (
+        "epoch 0: 25 steps, 100 records; 7 steps are of another run, and do not count: complete, each once"
+    )
+
+
+def test_a_run_whose_beginning_is_only_in_the_logs_of_another_one_is_not_complete(tmp_path: Path, process: Any) -> None:
+    state = read(pipeline(tmp_path / "a.jsonl"), 7)
+    process()
+    other = read(pipeline(tmp_path / "b.jsonl"), 9)
+    read(pipeline(tmp_path / "a.jsonl"), state=state)
+    assert seen(tmp_path).complete
+    (tmp_path / "a.jsonl").unlink()
+    read(pipeline(tmp_path / "a.jsonl"), state=state)
+    words = f"has no step 0 to 6 of run {run_of(state)[0]} in its log"
+    assert words in str(seen(tmp_path))
+    read(pipeline(tmp_path / "b.jsonl"), state=other)
+    assert seen(tmp_path).complete
+
+
+def test_ranks_of_two_jobs_are_not_one_run(tmp_path: Path, process: Any) -> None:
+    log, states = tmp_path / "run.jsonl", list[Any]()
+    for index, job in enumerate(["7", "7", "8"]):
+        process(job)
+        states.append(read(pipeline(log, 3, index)))
+    assert re.search(r"rank 2 of 3 is of run job-\w+, and rank 0 of 3 is of run job-\w+", str(seen(tmp_path)))
+    read(pipeline(log, 3, 0))
+    read(pipeline(log, 3, 1))
+    assert seen(tmp_path).complete
+
+
+@pytest.mark.parametrize("mixed", [False, True])
+def test_after_a_change_of_ranks_the_logs_must_be_of_the_runs_whose_states_were_merged(
+    tmp_path: Path, process: Any, mixed: bool
+) -> None:
+    log, states = tmp_path / "run.jsonl", list[Any]()
+    for index in range(3):
+        process()
+        states.append(read(pipeline(log, 3, index), 3))
+    process()
+    if mixed:
+        (tmp_path / "run-1-of-3.jsonl").unlink()
+        read(pipeline(log, 3, 1), 3)
+    for index in range(2):
+        process()
+        middle = read(pipeline(log, 2, index), 2, merge_states(states))
+        assert run_of(middle) == sorted(one for state in states for one in run_of(state))
+        read(pipeline(log, 2, index), state=middle)
+    found = seen(tmp_path)
+    assert found.complete is not mixed, str(found)
+    assert ("rank 1 of 3 is of run" in str(found)) is mixed
+
+
+def test_a_log_and_a_state_without_an_id_go_on_as_before(tmp_path: Path, process: Any) -> None:
+    plain = pipeline(tmp_path / "run.jsonl").with_options(ad.Options(record=False))
+    state = read(plain, 7)
+    read(pipeline(tmp_path / "run.jsonl"), state=state)
+    assert "run" not in json.loads((tmp_path / "run.jsonl").read_text().splitlines()[0])
+    assert "has no step 0 to 6 in its log" in str(seen(tmp_path))
+    with pytest.raises(ad.ResumeError, match="checksum|run"):
+        read(plain, state={**state, "run": 7})
