@@ -456,12 +456,10 @@ def checked(state: Any) -> Mapping[str, Any]:
             raise ResumeError(f"the state's {name!r} should be {kind.__name__}, got {saved.get(name)!r:.80}")
     for name in ("seeds", "shares"):
         check_pairs(name, saved[name])
-    unordered = saved.get("unordered", [])
-    if not isinstance(unordered, list) or any(type(place) is not int for place in cast("list[Any]", unordered)):
-        raise ResumeError(f"the state's 'unordered' should be integers, got {unordered!r:.80}")
-    run = saved.get("run", [])
-    if not isinstance(run, list) or not all(isinstance(one, str) for one in cast("list[Any]", run)):
-        raise ResumeError(f"the state's 'run' should be strings, got {run!r:.80}")
+    for name, kind, what in (("unordered", int, "integers"), ("run", str, "strings")):
+        found = saved.get(name, [])
+        if not isinstance(found, list) or any(type(one) is not kind for one in cast("list[Any]", found)):
+            raise ResumeError(f"the state's {name!r} should be {what}, got {found!r:.80}")
     if odd := [words for words in saved["plan"] if not isinstance(words, str)]:
         raise ResumeError(f"the state's plan should be strings, got {odd[0]!r:.80}")
     if "position" not in saved:
