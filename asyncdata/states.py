@@ -456,12 +456,8 @@ def checked(state: Any) -> Mapping[str, Any]:
             raise ResumeError(f"the state's {name!r} should be {kind.__name__}, got {saved.get(name)!r:.80}")
     for name in ("seeds", "shares"):
         check_pairs(name, saved[name])
-    for name, kind, what in (("unordered", int, "integers"), ("run", str, "strings")):
-        found = saved.get(name, [])
-        if not isinstance(found, list) or any(type(one) is not kind for one in cast("list[Any]", found)):
-            raise ResumeError(f"the state's {name!r} should be {what}, got {found!r:.80}")
-    if odd := [words for words in saved["plan"] if not isinstance(words, str)]:
-        raise ResumeError(f"the state's plan should be strings, got {odd[0]!r:.80}")
+    for name, kind, what in (("unordered", int, "integers"), ("run", str, "strings"), ("plan", str, "strings")):
+        check_list(name, saved.get(name, []), kind, what)
     if "position" not in saved:
         raise ResumeError("the state has no position")
     if "checksum" in saved and not has_checksum(saved):
@@ -469,6 +465,13 @@ def checked(state: Any) -> Mapping[str, Any]:
             "the state is damaged: its checksum does not match its contents; use an earlier state, or start without one"
         )
     return saved
+
+
+def check_list(name: str, found: Any, kind: type, what: str) -> None:
+    """Raise unless a part of a state is a list of such values."""
+    listed = cast("list[Any]", found) if isinstance(found, list) else [found]
+    if odd := [one for one in listed if type(one) is not kind or listed is not found]:
+        raise ResumeError(f"the state's {name!r} should be {what}, got {odd[0]!r:.80}")
 
 
 def check_pairs(name: str, pairs: list[Any]) -> None:
