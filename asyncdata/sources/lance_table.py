@@ -55,6 +55,9 @@ VOLATILE: Final = re.compile(r"\b(random|uuid)\s*\(", re.IGNORECASE)
 QUOTED: Final = re.compile(r"'[^']*'|\"[^\"]*\"|`[^`]*`|--.*")
 """Text, a name or a comment in a condition."""
 
+LEGACY: Final = "0.1"
+"""The format of files of which the package takes rows by number, but does not filter them by it."""
+
 NOT_FOUND: Final = "not found"
 
 NO_FIELD: Final = "No field named"
@@ -94,10 +97,10 @@ class LanceTable:
         """The number of the version, also where a tag was given."""
         self.fragments: dict[int, Any] = {found.fragment_id: found for found in self.dataset.get_fragments()}
         self.numbers: Numbers = np.array([*self.fragments], np.uint64)
-        counts = [found.metadata.num_rows for found in self.fragments.values()]
+        counts, deleted = attempt(f"{METHOD}({self.shown}) cannot be opened", self.counted)
         self.begins: Numbers = np.cumsum([0, *counts], dtype=np.int64)[:-1]
         """The number of the first row of each fragment."""
-        self.deleted: Numbers = np.array([found.metadata.num_deletions for found in self.fragments.values()], np.int64)
+        self.deleted: Numbers = np.array(deleted, np.int64)
         self.count: int = sum(counts)
         self.step = FIRST
         """How many rows are read together."""
@@ -111,6 +114,11 @@ class LanceTable:
     def identity(self) -> str:
         """What identifies the rows."""
         return f"{self.count} rows {self.digest}"
+
+    def counted(self) -> tuple[list[int], list[int]]:
+        """Return how many rows each fragment has, and how many were deleted; old metadata do not say, or wrongly."""
+        found = self.fragments.values()
+        return [one.count_rows() for one in found], [one.num_deletions for one in found]
 
     def check(self, filters: str | None) -> None:
         """Raise `PlanError` for columns that are not there, and for a filter that is none or not always the same."""
@@ -144,13 +152,8 @@ class LanceTable:
         """Return the columns of the rows with these numbers."""
         numbers, places = distinct(rows)
         first, last = int(numbers[0]), int(numbers[-1])
-        if last - first + 1 == len(numbers):
-            how: dict[str, Any] = {"offset": first, "limit": len(numbers)}
-        else:
-            how = {"filter": f"_rowoffset in ({','.join(map(str, numbers.tolist()))})"}
         what = f"row {first}" if first == last else f"rows {first} to {last}"
-        scan = partial(self.scanner, with_row_address=True, batch_size=len(numbers), **how)
-        found = self.checked(what, lambda: scan().to_table())
+        found = self.checked(what, partial(self.table_at, numbers, last - first + 1 == len(numbers)))
         if not self.are_at(numbers, found.column("_rowaddr").to_numpy()):
             raise DataLossError(f"{self.shown}: {what} should be {len(numbers)} rows, and others are there")
         found = found.drop_columns(["_rowaddr"])
@@ -158,6 +161,17 @@ class LanceTable:
         step = max(1, min(MOST, 8 * max(self.step, len(numbers)), AT_ONCE // max(1, self.row_bytes)))
         self.step = step - step % ROWS or step
         return self.decoded(what, found if places is None else found.take(places))
+
+    def table_at(self, numbers: Numbers, consecutive: bool) -> Any:
+        """Return the rows with these rising numbers as the package's table, with their addresses."""
+        if consecutive:
+            how: dict[str, Any] = {"offset": int(numbers[0]), "limit": len(numbers)}
+        elif self.dataset.data_storage_version == LEGACY:
+            columns = self.dataset.schema.names if self.columns is None else self.columns
+            return self.dataset.take(numbers.tolist(), columns=[*columns, "_rowaddr"])
+        else:
+            how = {"filter": f"_rowoffset in ({','.join(map(str, numbers.tolist()))})"}
+        return self.scanner(with_row_address=True, batch_size=len(numbers), **how).to_table()
 
     def are_at(self, rows: Numbers, addresses: Numbers) -> bool:
         """Return whether rows with these numbers may have these addresses: those of deleted rows are left out.

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pickle
+import re
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ import numpy as np
 import pytest
 
 import asyncdata as ad
+from asyncdata.sources.lance_table import LanceTable
 from asyncdata.testing import check_resumes
 from tests.marks import first_by_default
 from tests.reference import Failed
@@ -73,6 +76,33 @@ def test_filtered_rows(path: Path, way: Any) -> None:
     assert ids(ad.LanceDataset(path, filters="name in ('#5', ') random(') -- (a comment)")) == [5]
     with pytest.raises(ad.PlanError, match="random access"):
         ds[0]
+
+
+def test_rows_of_old_files_in_any_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of these the package has no filter by numbers; Lance 0.7 did not store how many rows were deleted."""
+    path = tmp_path / "a.lance"
+    lance.write_dataset(table(), path, max_rows_per_file=11, data_storage_version="legacy").delete("id % 7 = 3")
+    asked, read = list[int](), LanceTable.read
+
+    def counted(table: LanceTable, rows: Sequence[int]) -> Any:
+        asked.append(len(rows))
+        return read(table, rows)
+
+    monkeypatch.setattr(LanceTable, "read", counted)
+    check_legacy(path)
+    assert sum(asked) < 300, "rows that were asked for together were read one by one"
+    (manifest,) = (path / "_versions").glob("18446744073709551613.manifest")  # of version 2
+    manifest.write_bytes(re.sub(rb"\x20([\x01\x02\x07\x0b])", rb"x\1", manifest.read_bytes()))  # unknown fields now
+    metadata = lance.dataset(path).get_fragments()[0].metadata
+    assert metadata.physical_rows is metadata.deletion_file.num_deleted_rows is None
+    check_legacy(path)
+
+
+def check_legacy(path: Path) -> None:
+    ds = ad.LanceDataset(path, ["name", "id"])
+    assert ids(ds) == LEFT
+    assert sorted(ids(ds.shuffle(seed=1))) == LEFT != ids(ds.shuffle(seed=1))
+    assert ids(ad.LanceDataset(path, filters="id % 2 = 0")) == [number for number in LEFT if number % 2 == 0]
 
 
 def test_resumes_at_each_row(path: Path) -> None:
