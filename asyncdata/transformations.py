@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Executor
+from functools import reduce
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal, Never, TypedDict, TypeVar, Unpack, cast, overload
 
@@ -437,18 +438,22 @@ class Transformations(Grouping[T_co]):
         ordered = check_choice("interleave", "deterministic", deterministic)
         return self._next(Interleave.of(self._plan, call, cycle_length, block_length, num_parallel_calls, ordered))
 
-    def concatenate(self, dataset: Dataset[U]) -> Dataset[T_co | U]:
-        """All elements of this dataset, then all of the other.
+    def concatenate(self, dataset: Dataset[U], *others: Dataset[U]) -> Dataset[T_co | U]:
+        """All elements of this dataset, then all of the other ones, one after the other.
 
         >>> import asyncdata as ad
-        >>> list(ad.Dataset.range(2).concatenate(ad.Dataset.range(1)))
-        [0, 1, 0]
+        >>> list(ad.Dataset.range(2).concatenate(ad.Dataset.range(1), ad.Dataset.range(2)))
+        [0, 1, 0, 0, 1]
         """
         from asyncdata.transforms.concatenate import Concatenate
 
-        other = dataset_for("concatenate", dataset)
-        check_structures("concatenate", {"the first": self._plan.signature, "the second": other.plan.signature})
-        return self._next(Concatenate(self._plan, other.plan), self._options.merge(other.options()), other)
+        datasets = [dataset_for("concatenate", other) for other in (dataset, *others)]
+        node = Concatenate.of(self._plan, [other.plan for other in datasets])
+        names = ["the first", "the second", *map("number {}".format, range(3, len(datasets) + 2))]
+        signatures = [node.nodes[0].signature, *(other.plan.signature for other in datasets)]
+        check_structures("concatenate", dict(zip(names, signatures, strict=False)))
+        options = reduce(Options.merge, [other.options() for other in datasets], self._options)
+        return self._next(node, options, *datasets)
 
     def join(self, dataset: Dataset[U], on: On | tuple[On, On], how: How = "inner") -> Dataset[tuple[T_co, Any]]:
         """Pair each element with the element of `dataset` that has the same key: `(element, other)`, in this order.

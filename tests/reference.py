@@ -908,8 +908,8 @@ def join(
             yield failed(KeyError())
 
 
-def concatenate(first: Elements, second: Elements) -> Iterator[Any]:
-    return itertools.chain(first, second)
+def concatenate(*inputs: Elements) -> Iterator[Any]:
+    return itertools.chain(*inputs)
 
 
 def sample_from_datasets(

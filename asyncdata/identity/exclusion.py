@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from hashlib import blake2b
 from typing import Any, Final
 
@@ -104,9 +104,8 @@ def rest_of(node: Node, ticket: Ticket, absent: Mapping[Node, Absent]) -> Ticket
         members = [rest for member in ticket if (rest := rest_of(node.input, member, absent)) is not None]
         return ReplayedTickets(members, 0, len(members), END) if members else None
     if isinstance(node, (Concatenate, Sample, Choose)):
-        nodes: Sequence[Node] = node.inputs if isinstance(node, Concatenate) else node.nodes
         number: int = ticket[0]
-        return of_last_part(nodes[number], ticket, absent) if number < len(nodes) else ticket
+        return of_last_part(node.nodes[number], ticket, absent) if number < len(node.nodes) else ticket
     if isinstance(node, (Enumerate, ShuffleRepeat)) or (isinstance(node, Repeat) and node.count != 1):
         return of_last_part(node.input, ticket, absent)
     return rest_of(node.input, ticket, absent) if isinstance(node, FREE) and isinstance(node, Unary) else ticket

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import sys
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AsyncExitStack, aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Any, Final
 
 import numpy as np
@@ -41,42 +43,55 @@ OPEN: Final = 16
 
 @dataclass(frozen=True, eq=False)
 class Concatenate(Node):
-    """All of the first input, then all of the second."""
+    """All elements of one input after the other."""
 
-    first: Node
-    second: Node
+    nodes: tuple[Node, ...] = field(repr=False)
+
+    @classmethod
+    def of(cls, first: Node, others: Sequence[Node]) -> Concatenate:
+        """Return the node for `others` after the first, whose inputs become its own if it is one: none lies deep."""
+        return cls((*(first.nodes if isinstance(first, Concatenate) else (first,)), *others))
 
     def stage(self) -> Merge:
         return Merge(self.blocks, waits=False)
 
     @property
     def cardinality(self) -> int:
-        sizes = (self.first.cardinality, self.second.cardinality)
+        sizes = [node.cardinality for node in self.nodes]
         if all(map(finite, sizes)):
             return sum(sizes)
         return INFINITE_CARDINALITY if INFINITE_CARDINALITY in sizes else UNKNOWN_CARDINALITY
 
     @property
     def random_access(self) -> bool:
-        return self.first.random_access and self.second.random_access and finite(self.first.cardinality)
+        *before, _ = self.nodes
+        return all(node.random_access for node in self.nodes) and all(finite(node.cardinality) for node in before)
 
     def address(self, places: Sequence[int]) -> Sequence[Ticket]:
-        size = self.first.cardinality
-        first = iter(self.first.address([place for place in places if place < size]))
-        second = iter(self.second.address([place - size for place in places if place >= size]))
-        return [(0, next(first)) if place < size else (1, next(second)) for place in places]
+        begins = list(accumulate((node.cardinality for node in self.nodes[:-1]), initial=0))
+        parts = [bisect_right(begins, place) - 1 for place in places]
+        inner = dict[int, list[int]]()
+        for part, place in zip(parts, places, strict=True):
+            inner.setdefault(part, []).append(place - begins[part])
+        tickets = {part: iter(self.nodes[part].address(chosen)) for part, chosen in inner.items()}
+        return [(part, next(tickets[part])) for part in parts]
 
     def seek(self, count: int) -> Position:
-        size = known_size(self.first)
-        inner = self.first.seek(min(count, size))  # as in `Take`
-        return [0, inner] if count < size else [1, self.second.seek(count - size)]
+        last = len(self.nodes) - 1
+        for part, node in enumerate(self.nodes[:last]):
+            size = known_size(node)
+            inner = node.seek(min(count, size))  # as in `Take`
+            if count < size:
+                return [part, inner]
+            count -= size
+        return [last, self.nodes[last].seek(count)]
 
     @property
     def signature(self) -> Any:
-        return shared_spec([self.first.signature, self.second.signature])
+        return shared_spec([node.signature for node in self.nodes])
 
     def fetch(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
-        return from_parts(lambda index, inner, start: self.inputs[index].open(scope, inner, start), want, tickets)
+        return from_parts(lambda index, inner, start: self.nodes[index].open(scope, inner, start), want, tickets)
 
     async def blocks(self, scope: Scope, inputs: Sequence[Opener], want: Demand, position: Position) -> Blocks:
         """Run one input after the other."""

@@ -1000,15 +1000,16 @@ def alike(*pipes: Pipeline) -> bool:
 
 
 def concatenate(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
-    other = draw(chains(sources(), ORDERED_STEPS, 2))
-    if not alike(pipe, other):
+    others = draw(st.lists(chains(sources(), ORDERED_STEPS, 2), min_size=1, max_size=2))
+    if not alike(pipe, *others):
         return pipe
     both = pipe.then(
-        f"concatenate({other})",
-        lambda ds: ds.concatenate(other.build()),
-        lambda epoch: reference.concatenate(pipe.meaning(epoch), other.meaning(epoch)),
+        f"concatenate({', '.join(map(str, others))})",
+        lambda ds: ds.concatenate(*[other.build() for other in others]),
+        lambda epoch: reference.concatenate(pipe.meaning(epoch), *[other.meaning(epoch) for other in others]),
     )
-    return replace(both, ordered=pipe.ordered and other.ordered, counted=pipe.counted and other.counted)
+    pipes = [pipe, *others]
+    return replace(both, ordered=all(one.ordered for one in pipes), counted=all(one.counted for one in pipes))
 
 
 def sample_from_datasets(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+from contextlib import closing
+from functools import reduce
+from itertools import islice
 from typing import Any
 
 import pytest
@@ -20,11 +23,43 @@ def test_after_something_without_end_nothing_comes() -> None:
     assert ds.cardinality() == ad.INFINITE_CARDINALITY
 
 
-def test_a_long_chain() -> None:
-    ds = ad.Dataset.range(0)
-    for number in range(50):
-        ds = ds.concatenate(ad.Dataset.range(number, number + 1))
-    assert list(ds) == list(range(50))
+def in_one_call(parts: list[ad.Dataset[Any]]) -> ad.Dataset[Any]:
+    return parts[0].concatenate(*parts[1:])
+
+
+def one_by_one(parts: list[ad.Dataset[Any]]) -> ad.Dataset[Any]:
+    return reduce(lambda before, part: before.concatenate(part), parts)
+
+
+@pytest.mark.parametrize("chain", [in_one_call, one_by_one])
+def test_a_long_chain(chain: Any) -> None:
+    """No part lies deeper than another one: Python's limit for recursion is 1,000."""
+    ds = chain([ad.Dataset.range(number, number + 2) for number in range(1500)])
+    expected = [number + place for number in range(1500) for place in (0, 1)]
+    assert list(ds) == expected
+    assert (len(ds), ds[-1], ds.explain().splitlines()[0] != "") == (3000, 1500, True)
+    assert sorted(ds.shuffle(seed=1)) == sorted(expected)
+    iterator = iter(ds)
+    assert [next(iterator) for _ in range(2001)] == expected[:2001]
+    resumed = ds.iterate(state=iterator.state_dict())
+    iterator.close()
+    assert list(resumed) == expected[2001:]
+
+
+def test_states_do_not_depend_on_how_a_chain_was_written() -> None:
+    parts = [ad.Dataset.range(3), ad.Dataset.range(4), ad.Dataset.range(5)]
+    states: list[Any] = []
+    for ds in (in_one_call(parts), one_by_one(parts)):
+        with closing(iter(ds)) as iterator:
+            list(islice(iterator, 8))
+            states.append(iterator.state_dict())
+    assert states[0] == states[1]
+
+
+def test_the_odd_one_of_several_is_named() -> None:
+    words = "elements of the first are .*, of number 3 .*; map one to the structure of the other"
+    with pytest.raises(ad.PlanError, match=words):
+        ad.Dataset.range(1).concatenate(ad.Dataset.range(1), ad.Dataset.from_list([(1, 2)]))
 
 
 def test_with_itself() -> None:
