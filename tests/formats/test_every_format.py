@@ -20,6 +20,8 @@ from tests.formats.table import FORMATS, Format
 
 SOME = 40
 """Places where a file is cut by default."""
+AT_ONCE = 50
+"""Files that are read by one pipeline, as most of the time is its start."""
 
 NUMBERS = range(8)
 FEW = range(4)
@@ -104,18 +106,26 @@ EXPECTED = "expect|end marker|bytes too early|is not valid JSON|ends within the 
 """How messages say what should have been there."""
 
 
-def check_cut(form: Format, whole: Path, cut: Path, index: bool) -> None:
-    """Check what is read of a file that is cut short, and of one behind it."""
-    found = outcomes(form.read([cut, whole], index=index))
+def check_cuts(form: Format, whole: Path, cuts: list[Path], index: bool) -> None:
+    """Check what is read of files that are cut short, and of a whole one behind each of them."""
+    found = outcomes(form.read([path for cut in cuts for path in (cut, whole)], index=index))
+    after = told(expected(form, LATER))
+    for cut in cuts:
+        end = next((place for place, one in enumerate(found) if value_of(one) == after[0]), len(found))
+        assert told(found[end : end + len(after)]) == after, f"the file behind {cut.name}"
+        check_cut(form, cut, found[:end])
+        found = found[end + len(after) :]
+    assert not found
+
+
+def check_cut(form: Format, cut: Path, found: list[Any]) -> None:
+    """Check what is read of a file that is cut short."""
     errors = [one for one in found if isinstance(one, Exception)]
     before = [*takewhile(lambda one: not isinstance(one, Exception), found)]
-    rest, after = told(expected(form, NUMBERS)), told(expected(form, LATER))
-    assert told(found[-len(LATER) :]) == after, "the next file goes on"
-    here = found[: -len(LATER)]
-    assert told(here[: len(here) - len(errors)]) == rest[: len(here) - len(errors)], "what came before"
+    assert told(before) == told(expected(form, NUMBERS))[: len(before)], "what came before"
     if not errors:  # it ends where an element does, which such a format cannot tell from a whole file
         return
-    assert len(before) == len(here) - 1
+    assert len(before) == len(found) - 1
     (error,) = errors
     assert isinstance(error, ad.DataLossError)
     assert re.search(rf"{re.escape(cut.name)}: .*\bbyte \d+", str(error)), str(error)
@@ -133,11 +143,16 @@ def places(content: bytes, every: int) -> list[int]:
 
 def cut_everywhere(name: str, files: list[Path], every: int) -> None:
     form, (first, second) = FORMATS[name], files
-    content, cut = first.read_bytes(), first.with_name(f"cut.{name}")
-    for index in (False, True) if form.indexed else (False,):
-        for end in places(content, every):
+    content = first.read_bytes()
+    ends = places(content, every)
+    for some in (ends[begin : begin + AT_ONCE] for begin in range(0, len(ends), AT_ONCE)):
+        cuts = [first.with_name(f"cut-{end}.{name}") for end in some]
+        for end, cut in zip(some, cuts, strict=True):
             cut.write_bytes(content[:end])
-            check_cut(form, second, cut, index)
+        for index in (False, True) if form.indexed else (False,):
+            check_cuts(form, second, cuts, index)
+        for cut in cuts:
+            cut.unlink()
 
 
 @parametrized(*DAMAGED)
