@@ -43,30 +43,75 @@ __all__ = (
 
 
 class AsyncDataError(Exception):
-    """The root of asyncdata's own errors. Their texts have no secrets."""
+    """The root of asyncdata's own errors. Their texts have no secrets.
+
+    >>> import asyncdata as ad
+    >>> try:
+    ...     ad.Dataset.range(9).batch(0)
+    ... except ad.AsyncDataError as error:
+    ...     print(type(error).__name__, isinstance(error, ValueError))
+    PlanError True
+    """
 
     def __init__(self, *args: object, **more: Any) -> None:
         super().__init__(*[redacted(arg) if isinstance(arg, str) else arg for arg in args], **more)
 
 
 class PlanError(AsyncDataError, ValueError):
-    """An invalid pipeline: raised where the method is called, says what was got and how to fix it."""
+    """An invalid pipeline: raised where the method is called, says what was got and how to fix it.
+
+    >>> import asyncdata as ad
+    >>> ad.Dataset.range(9).batch(0)
+    Traceback (most recent call last):
+    asyncdata.errors.PlanError: batch(batch_size=) must be at least 1, got 0
+    """
 
 
 class StructureError(AsyncDataError, ValueError):
-    """Elements do not match each other or a declared signature: names the leaf, the element and what was got."""
+    """Elements do not match each other or a declared signature: names the leaf, the element and what was got.
+
+    >>> import asyncdata as ad
+    >>> list(ad.Dataset.from_list([{"x": [1, 2]}, {"x": [3]}]).batch(2))
+    Traceback (most recent call last):
+    asyncdata.errors.StructureError: leaf ['x'] of element 1 of the batch has shape (1,), that of element 0 ...
+    ...
+    """
 
 
 class DataLossError(AsyncDataError, ValueError):
-    """A record or a file is corrupt or ends too early: names the file and the byte offset."""
+    """A record or a file is corrupt or ends too early: names the file and the byte offset.
+
+    >>> import asyncdata as ad, pathlib, tempfile
+    >>> path = pathlib.Path(tempfile.mkdtemp(), "cut.tfrecord")
+    >>> with ad.TFRecordWriter(path) as writer:
+    ...     writer.write(b"a record")
+    >>> _ = path.write_bytes(path.read_bytes()[:-1])
+    >>> list(ad.TFRecordDataset(path))
+    Traceback (most recent call last):
+    asyncdata.errors.DataLossError: ...: the record at byte 0 is cut short: the file ends at byte 23...
+    ...
+    """
 
 
 class ResumeError(AsyncDataError, ValueError):
-    """A state does not fit: another plan, other files, another version. Names the node and what differs."""
+    """A state does not fit: another plan, other files, another version. Names the node and what differs.
+
+    >>> import asyncdata as ad
+    >>> state = ad.Dataset.range(9).batch(2).iterate().state_dict()
+    >>> ad.Dataset.range(8).batch(2).iterate(state=state)
+    Traceback (most recent call last):
+    asyncdata.errors.ResumeError: the state is of another pipeline: step 1 was range(9) when it was saved, ...
+    """
 
 
 class StageError(AsyncDataError, RuntimeError):
-    """A stage broke in a way that no single element explains: the pipeline has ended."""
+    """A stage broke in a way that no single element explains: the pipeline has ended.
+
+    >>> import asyncdata as ad
+    >>> list(ad.Dataset.range(9).filter(bool).assert_cardinality(2))
+    Traceback (most recent call last):
+    asyncdata.errors.StageError: assert_cardinality(2): there are more elements
+    """
 
 
 class WorkerCrashed(AsyncDataError, RuntimeError):  # noqa: N818 - named as in the standard library
@@ -74,15 +119,40 @@ class WorkerCrashed(AsyncDataError, RuntimeError):  # noqa: N818 - named as in t
 
 
 class ClosedError(AsyncDataError, RuntimeError):
-    """The iterator was closed, or stopped from elsewhere before the end of its data: says why."""
+    """The iterator was closed, or stopped from elsewhere before the end of its data: says why.
+
+    >>> import asyncdata as ad
+    >>> with ad.Dataset.range(9).iterate() as numbers:
+    ...     _ = next(numbers)
+    >>> next(numbers)
+    Traceback (most recent call last):
+    asyncdata.errors.ClosedError: the iterator was closed; start a new one with iter(dataset)
+    """
 
 
 class ChannelFull(AsyncDataError, QueueFull):  # noqa: N818 - asyncio's QueueFull has no such suffix either
-    """The channel is full: says how much it holds. Send the items again later."""
+    """The channel is full: says how much it holds. Send the items again later.
+
+    >>> import asyncdata as ad
+    >>> channel = ad.Channel(max_items=1)
+    >>> channel.send_nowait([1])
+    >>> channel.send_nowait([2])
+    Traceback (most recent call last):
+    asyncdata.errors.ChannelFull: the channel holds 1 of 1 items, ...: send them again later, or await send()
+    """
 
 
 class ConcurrentUseError(AsyncDataError, RuntimeError):
-    """Two tasks or threads asked one iterator for an element at the same time."""
+    """Two tasks or threads asked one iterator for an element at the same time.
+
+    >>> import asyncdata as ad, asyncio
+    >>> async def main():
+    ...     async with ad.Dataset.range(9).iterate() as numbers:
+    ...         await asyncio.gather(anext(numbers), anext(numbers))
+    >>> asyncio.run(main())
+    Traceback (most recent call last):
+    asyncdata.errors.ConcurrentUseError: two tasks or threads read one iterator at once; ...
+    """
 
 
 class DeviceNotFoundError(AsyncDataError, RuntimeError):

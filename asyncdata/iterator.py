@@ -961,7 +961,18 @@ class DatasetIterator(Closable, Generic[T]):
             self._reader.engine.join()
 
     async def aclose(self) -> None:
-        """End the pipeline and wait until it has ended, without blocking the event loop."""
+        """End the pipeline and wait until it has ended, without blocking the event loop.
+
+        >>> import asyncio
+        >>> import asyncdata as ad
+        >>> async def main():
+        ...     numbers = ad.Dataset.range(3).iterate()
+        ...     first = await anext(numbers)
+        ...     await numbers.aclose()  # as the end of `async with` does
+        ...     return first
+        >>> asyncio.run(main())
+        0
+        """
         self._reader.leave()
         if self._reader.engine is not None:
             await self._reader.engine.join_async()

@@ -31,6 +31,8 @@ class Ragged:
     (3, array([2, 3]), (3, None))
     >>> ragged[1:]
     Ragged([[], [2, 3]])
+    >>> ragged.dtype == ragged.values.dtype, ragged.nbytes == ragged.values.nbytes + ragged.row_splits.nbytes
+    (True, True)
     """
 
     __slots__ = ("row_splits", "values")

@@ -464,6 +464,7 @@ class TFRecordWriter:
     ...     writer.write(b"hello")
     >>> os.path.getsize(path)
     21
+    >>> writer.close()  # it is closed already
     """
 
     def __init__(self, path: str | os.PathLike[str], compression_type: Any = None, options: Any = None) -> None:

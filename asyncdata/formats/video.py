@@ -57,7 +57,7 @@ def decode_video_clip(
     >>> import asyncdata as ad
     >>> clip = ad.decode_video_clip("robot.mp4", times=[0.0, 0.5, 1.0])  # doctest: +SKIP
     >>> clip.shape  # doctest: +SKIP
-    (3, 480, 640, 3)
+    (3, 48, 64, 3)
     """
     if times is not None and frames is not None:
         raise PlanError(f"{METHOD}: give times= or frames=, not both")

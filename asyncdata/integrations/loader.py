@@ -314,6 +314,7 @@ class Loader(Closable, Generic[T]):
         all steps, or stop at the same one. Without `torch.distributed`, and with one process, it is the loader itself.
         Ranks that resume from states of one checkpoint agree on the epoch; `PlanError` where these differ.
 
+        >>> import torch  # doctest: +SKIP
         >>> import asyncdata as ad
         >>> batches = ad.Dataset.range(6).batch(4).loader()  # doctest: +SKIP
         >>> for batch in batches.even_steps(fill=torch.tensor([-100])):  # doctest: +SKIP
@@ -345,7 +346,17 @@ class Loader(Closable, Generic[T]):
         return self._current.stats()
 
     def monitor(self) -> Callable[[], Statistics]:
-        """Return a function that returns the statistics of the current epoch, for observers such as the dashboard."""
+        """Return a function that returns the statistics of the current epoch, for observers such as the dashboard.
+
+        >>> import asyncdata as ad
+        >>> from asyncdata.integrations.loader import Loader
+        >>> loader = Loader(ad.Dataset.range(8).batch(2))
+        >>> stats = loader.monitor()
+        >>> for batch in loader:
+        ...     pass
+        >>> stats().elements
+        4
+        """
         return self._current.monitor()
 
     def bottleneck(self) -> Bottleneck:
@@ -359,11 +370,32 @@ class Loader(Closable, Generic[T]):
         return self._current.bottleneck()
 
     def close(self) -> None:
-        """End the pipeline of the current epoch, and wait until it has ended."""
+        """End the pipeline of the current epoch, and wait until it has ended.
+
+        >>> import asyncdata as ad
+        >>> from asyncdata.integrations.loader import Loader
+        >>> loader = Loader(ad.Dataset.range(8).batch(2))
+        >>> for batch in loader:
+        ...     break
+        >>> loader.close()
+        >>> loader.state_dict()["delivered"]
+        1
+        """
         self._current.close()
 
     async def aclose(self) -> None:
-        """End the pipeline of the current epoch, without blocking the event loop."""
+        """End the pipeline of the current epoch, without blocking the event loop.
+
+        >>> import asyncio
+        >>> import asyncdata as ad
+        >>> from asyncdata.integrations.loader import Loader
+        >>> async def main():
+        ...     async with Loader(ad.Dataset.range(8).batch(2)) as batches:  # calls `aclose` at its end
+        ...         async for batch in batches:
+        ...             return batch.tolist()
+        >>> asyncio.run(main())
+        [0, 1]
+        """
         await self._current.aclose()
 
     def __repr__(self) -> str:

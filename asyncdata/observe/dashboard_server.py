@@ -84,7 +84,7 @@ class Dashboard(Closable):
     >>> with ad.Dataset.range(9).iterate() as numbers:
     ...     with ad.observe.dashboard(numbers) as page:  # doctest: +SKIP
     ...         print(page.url)
-    http://127.0.0.1:43121/
+    http://127.0.0.1:.../
     """
 
     def __init__(self, host: str, port: int) -> None:
@@ -121,8 +121,9 @@ class Dashboard(Closable):
         May be called in any thread. Of pipelines that are over the page shows the last eight.
 
         >>> import asyncdata as ad
-        >>> with ad.observe.dashboard(train, validation) as page:  # doctest: +SKIP
-        ...     page.watch(test)
+        >>> with ad.observe.dashboard() as page:  # doctest: +SKIP
+        ...     batches = iter(ad.Dataset.range(100).batch(10))
+        ...     page.watch(batches)
         """
         if isinstance(monitored, str):
             self.watch_elsewhere([OtherPage(monitored)])
@@ -138,6 +139,7 @@ class Dashboard(Closable):
         overwritten; `PlanError` if `path` has another suffix than `.html`.
 
         >>> import asyncdata as ad
+        >>> batches = iter(ad.Dataset.range(100).batch(10))
         >>> with ad.observe.dashboard(batches) as page:  # doctest: +SKIP
         ...     for batch in batches:
         ...         pass  # train
@@ -287,12 +289,28 @@ class Dashboard(Closable):
     # the end
 
     def close(self) -> None:
-        """End the server; may be called in any thread."""
+        """End the server; may be called in any thread.
+
+        >>> import asyncdata as ad
+        >>> page = ad.observe.dashboard()  # doctest: +SKIP
+        >>> page.close()  # doctest: +SKIP
+        >>> page.closed  # doctest: +SKIP
+        True
+        """
         self._end()
         self._thread.join(END_TIMEOUT)
 
     async def aclose(self) -> None:
-        """End the server without blocking the event loop."""
+        """End the server without blocking the event loop.
+
+        >>> import asyncio
+        >>> import asyncdata as ad
+        >>> async def main():
+        ...     async with ad.observe.dashboard() as page:  # calls `aclose` at its end
+        ...         return page.closed
+        >>> asyncio.run(main())  # doctest: +SKIP
+        False
+        """
         self._end()
         await asyncio.to_thread(self._thread.join, END_TIMEOUT)
 
@@ -350,6 +368,7 @@ def dashboard(*iterators: Monitored | str, host: str = "127.0.0.1", port: int = 
     ...     print("see", page.url)
     ...     for batch in batches:
     ...         pass  # train
+    see http://127.0.0.1:.../
     """
     if isinstance(port, bool) or not isinstance(port, int) or not 0 <= port <= 65535:  # pyright: ignore[reportUnnecessaryIsInstance]
         raise PlanError(f"dashboard(port=) must be a number from 0 to 65535, got {port!r:.80}")

@@ -30,6 +30,8 @@ class Trace:
     ...             pass  # train
     >>> sorted({bar.row for bar in t.bars()})[:2]
     ['batch(10)', 'map(<lambda>)']
+    >>> t.seconds > 0
+    True
     """
 
     def __init__(self, max_spans: int = 100_000) -> None:

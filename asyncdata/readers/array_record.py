@@ -26,7 +26,13 @@ class ArrayRecordDataset(Dataset[bytes]):
     on Linux.
 
     >>> import asyncdata as ad
-    >>> ds = ad.ArrayRecordDataset(["a.array_record", "b.array_record"]).shuffle()  # doctest: +SKIP
+    >>> from array_record.python.array_record_module import ArrayRecordWriter  # doctest: +SKIP
+    >>> writer = ArrayRecordWriter("/tmp/a.array_record", "group_size:1")  # doctest: +SKIP
+    >>> writer.write(b"one"), writer.write(b"two"), writer.close()  # doctest: +SKIP
+    (None, None, None)
+    >>> ds = ad.ArrayRecordDataset("/tmp/a.array_record")  # doctest: +SKIP
+    >>> len(ds), ds[1], sorted(ds.shuffle())  # doctest: +SKIP
+    (2, b'two', [b'one', b'two'])
     """
 
     def __init__(

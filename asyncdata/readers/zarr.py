@@ -23,7 +23,12 @@ class ZarrDataset(Dataset[Any]):
     without a buffer. To shuffle large chunks instead of rows, read chunks:
 
     >>> import asyncdata as ad
-    >>> chunks = ad.ZarrDataset("s3://bucket/train.zarr", element="chunk")  # doctest: +SKIP
+    >>> import numpy as np, zarr  # doctest: +SKIP
+    >>> group = zarr.open_group("/tmp/train.zarr", mode="w")  # doctest: +SKIP
+    >>> _ = group.create_array("x", data=np.arange(8), chunks=(4,))  # doctest: +SKIP
+    >>> chunks = ad.ZarrDataset("/tmp/train.zarr", element="chunk")  # doctest: +SKIP
+    >>> next(iter(chunks))  # doctest: +SKIP
+    {'x': array([0, 1, 2, 3])}
     >>> rows = chunks.shuffle(seed=0).unbatch().shuffle(4096, seed=0)  # doctest: +SKIP
 
     Values have the dtypes of the arrays, strings are objects, and rows may be changed. Each row of a chunk that cannot

@@ -46,7 +46,15 @@ OF_FUNCTIONS: Final = frozenset({"thread", "workers", "lock"})
 
 @dataclass(frozen=True)
 class Load:
-    """How busy a resource of a step is, as a share of the time; 1 is the most."""
+    """How busy a resource of a step is, as a share of the time; 1 is the most.
+
+    >>> import asyncdata as ad
+    >>> with ad.Dataset.range(100).map(abs).iterate() as numbers:
+    ...     _ = list(numbers)
+    ...     loads = numbers.bottleneck().loads
+    >>> loads[0].load >= loads[-1].load, "consumer" in [load.resource for load in loads]
+    (True, True)
+    """
 
     step: str
     resource: str

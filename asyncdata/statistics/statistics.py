@@ -40,7 +40,15 @@ HEADINGS = (
 
 
 class FunctionStatistics(NamedTuple):
-    """One of several functions that a step calls in one pass."""
+    """One of several functions that a step calls in one pass.
+
+    >>> import asyncdata as ad
+    >>> with ad.Dataset.range(100).map(abs).map(bin).iterate() as texts:
+    ...     _ = list(texts)
+    ...     functions = texts.stats().steps[1].functions
+    >>> [function.name for function in functions], all(function.seconds > 0 for function in functions)
+    (['map(abs)', 'map(bin)'], True)
+    """
 
     name: str
     """The function with its transformation, for example `"map(decode)"`."""
@@ -49,7 +57,18 @@ class FunctionStatistics(NamedTuple):
 
 
 class StepStatistics(NamedTuple):
-    """Statistics of one step. Times are in seconds; shares in the table are of `EngineStatistics.seconds`."""
+    """Statistics of one step. Times are in seconds; shares in the table are of `EngineStatistics.seconds`.
+
+    >>> import asyncdata as ad
+    >>> with ad.Dataset.range(100).map(abs).map(bin).iterate() as texts:
+    ...     _ = list(texts)
+    ...     step = texts.stats().steps[1]
+    >>> step.step, step.items, step.failed, step.own_seconds > 0
+    ('map(abs → bin)', 100, 0, True)
+    >>> slowest = step.slowest
+    >>> slowest.name in ("map(abs)", "map(bin)"), 0.5 <= step.function_share(slowest) <= 1
+    (True, True)
+    """
 
     step: str
     """The step as `Dataset.explain` shows it."""
@@ -194,8 +213,14 @@ class Statistics:
     ...     stats = batches.stats()
     >>> [(step.step, step.items) for step in stats.steps]
     [('range(100)', 100), ('batch(10)', 10), ('prefetch(AUTOTUNE)', 10)]
-    >>> stats.elements, 0 <= stats.waiting <= 1
-    (10, True)
+    >>> stats.elements, stats.samples, stats.batched
+    (10, 100, 10.0)
+    >>> 0 <= stats.waiting <= 1, stats.sample_pace > stats.pace > 0, stats.running
+    (True, True, False)
+    >>> stats.dropped, [choice["step"] for choice in stats.tuned]
+    ((), ['prefetch(AUTOTUNE)'])
+    >>> print(stats.summary)
+    10 elements in ...: ... a second, ... samples a second; the first after ..., then the consumer waited ...
     """
 
     steps: tuple[StepStatistics, ...]

@@ -43,6 +43,8 @@ class Channel(Closable):
     ...     async with channel:  # closes it at the end
     ...         await channel.send([1, 2, 3])
     >>> asyncio.run(serve())
+    >>> channel.closed
+    True
     >>> list(ad.Dataset.from_channel(channel).batch(2))
     [array([1, 2]), array([3])]
     """
@@ -122,11 +124,27 @@ class Channel(Closable):
         self._queue.send_now(self._queue.weighed(listed(items), version, nbytes, admission))
 
     def close(self) -> None:
-        """End the input: iterations end after the items that are there. Senders that wait get `ClosedError`."""
+        """End the input: iterations end after the items that are there. Senders that wait get `ClosedError`.
+
+        >>> import asyncdata as ad
+        >>> channel = ad.Channel()
+        >>> channel.send_nowait([1, 2])
+        >>> channel.close()
+        >>> list(ad.Dataset.from_channel(channel))
+        [1, 2]
+        """
         self._queue.end(None)
 
     async def aclose(self) -> None:
-        """Do the same as `close`, which never blocks."""
+        """Do the same as `close`, which never blocks.
+
+        >>> import asyncio
+        >>> import asyncdata as ad
+        >>> channel = ad.Channel()
+        >>> asyncio.run(channel.aclose())  # as the end of `async with` does
+        >>> channel.closed
+        True
+        """
         self.close()
 
     def fail(self, error: BaseException) -> None:

@@ -65,9 +65,11 @@ class Consumer:
     >>> import asyncdata as ad
     >>> channel, found = ad.Channel(), []
     >>> async def serve():
-    ...     async with ad.web.Consumer(ad.Dataset.from_channel(channel).batch(2), found.extend), channel:
+    ...     async with ad.web.Consumer(ad.Dataset.from_channel(channel).batch(2), found.extend) as consumer, channel:
     ...         await channel.send([1, 2, 3])
+    ...     return consumer.ended
     >>> asyncio.run(serve())
+    True
     >>> found
     [array([1, 2]), array([3])]
     """

@@ -90,6 +90,12 @@ class DurableChannel(Closable):
     False
     >>> list(ad.Dataset.from_channel(path, follow=False))
     [b'one']
+    >>> channel = ad.DurableChannel(path)
+    >>> channel.path == path, channel.closed
+    (True, False)
+    >>> channel.close()
+    >>> channel.closed
+    True
     """
 
     def __init__(
@@ -347,7 +353,15 @@ class DurableChannel(Closable):
         self._lock.release()
 
     async def aclose(self) -> None:
-        """Do what `close` does, without blocking the event loop."""
+        """Do what `close` does, without blocking the event loop.
+
+        >>> import asyncio, tempfile
+        >>> import asyncdata as ad
+        >>> channel = ad.DurableChannel(tempfile.mkdtemp())
+        >>> asyncio.run(channel.aclose())  # as the end of `async with` does
+        >>> channel.closed
+        True
+        """
         await asyncio.to_thread(self.close)
 
     def stats(self) -> dict[str, float]:

@@ -76,6 +76,8 @@ def ingest_app(
 
     >>> import asyncdata as ad
     >>> app = ad.web.ingest_app(ad.Channel())  # doctest: +SKIP
+    >>> [route.path for route in app.routes]  # doctest: +SKIP
+    ['/ingest', '/ingest', '/admit', '/admit/{id}', '/health', '/metrics', '/openapi.json']
     """
     writer = writer_of(channel)
     make = maker_for("ingest_app", decode, schema)
