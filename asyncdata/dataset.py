@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal, Never, TypeVar, overload
@@ -41,7 +42,7 @@ from asyncdata.sources.in_memory import Chosen, Counter, Items, Random, Range, S
 from asyncdata.states import ResumePoint, chosen_seeds, fingerprint, place_of, place_of_origins, plan_of_next_epoch
 from asyncdata.transformations import Transformations, dataset_for
 from asyncdata.transforms.map import Map
-from asyncdata.transforms.prefetch_to_device import check_last
+from asyncdata.transforms.prefetch_to_device import check_last, split_at_device
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -791,8 +792,11 @@ class Dataset(Transformations[T_co]):
 
     def _few(self, count: int) -> list[T_co]:
         """Return the first elements of the first epoch; without an event loop, where no step may wait."""
+        epoch, (host, device) = self._epochs.first, split_at_device(self._plan)
+        if device is not None:  # which is the last step; each element has memory of its own
+            few = replace(device, input=self._part(host).take(count).plan, mode="fresh", static=None)
+            return first_epoch(self._part(few), epoch)
         by_hand = self._planner.runs_by_hand(self._plan)
-        epoch = self._epochs.first
         return first_epoch(self.take(count), epoch) if by_hand is None else elements_by_hand(by_hand, count, epoch)
 
     def reduce(self, initial_state: U, reduce_func: Callable[[U, T_co], U]) -> U:

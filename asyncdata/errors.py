@@ -111,6 +111,7 @@ class StageError(AsyncDataError, RuntimeError):
     >>> list(ad.Dataset.range(9).filter(bool).assert_cardinality(2))
     Traceback (most recent call last):
     asyncdata.errors.StageError: assert_cardinality(2): there are more elements
+    this error ended the pipeline
     """
 
 

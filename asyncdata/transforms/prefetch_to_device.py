@@ -36,7 +36,10 @@ class PrefetchToDevice(OneForOne):
         return cls(plan, device, buffer_size, mode if static is None else "ring", static, decode_on_device)
 
     def stage(self) -> Stage:
-        raise PlanError(f"{self.label()} must be the last transformation, and only an iterator runs it: put it last")
+        raise PlanError(
+            f"{self.label()} must be the last transformation, and only an iterator runs it: put it last, and call "
+            "save(), as_numpy_iterator() and the like on the dataset without it"
+        )
 
     @property
     def identity(self) -> None:

@@ -337,3 +337,18 @@ def test_a_forked_child_leaves_the_device_to_its_parent_which_may_exit_in_the_mi
     command = [sys.executable, "-W", "ignore:This process:DeprecationWarning", "-c", FORKED]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout.strip(), done.stderr) == (0, "0 [2 3]", "")
+
+
+@pytest.mark.parametrize("how", [{}, {"mode": "ring"}, {"static": {}}], ids=str)
+def test_looking_at_the_first_elements_gives_what_is_on_the_device(how: Any) -> None:
+    accelerator = Accelerator()
+    ds = ad.Dataset.range(5).shuffle(seed=1).map(lambda x: np.full(3, x)).batch(2)
+    first = [batch.tolist() for batch in ds.head(3)]
+    copied = ds.prefetch_to_device(accelerator, **how)
+    assert copied.peek().numpy().tolist() == first[0]
+    assert [batch.numpy().tolist() for batch in copied.head(3)] == first
+    (only,) = [ad.Dataset.from_list([np.ones(2)]).prefetch_to_device(accelerator).get_single_element()]
+    assert only.numpy().tolist() == [1, 1]
+    assert accelerator.races == []
+    with pytest.raises(ad.PlanError, match=r"as_numpy_iterator\(\) and the like on the dataset without it"):
+        next(copied.as_numpy_iterator())
