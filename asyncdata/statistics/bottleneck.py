@@ -213,13 +213,19 @@ class LoadAnalysis:
         return self.unknown(came, "read more elements first")
 
     def filling(self) -> Bottleneck | None:
-        """Return the bottleneck if a shuffle took most of the time so far to fill its buffer."""
+        """Return the bottleneck if a shuffle took most of the time so far to fill its buffer.
+
+        The first element may be late for other reasons, such as modules that are imported in the first run.
+        """
         stats = self.stats
         shuffles = [step for step in stats.steps if step.step.startswith("shuffle(")]
-        if not shuffles or stats.first_seconds < FILL * stats.seconds:
+        slowest = max(shuffles, key=lambda one: one.input_seconds, default=None)
+        if slowest is None:
             return None
-        step = max(shuffles, key=lambda one: one.input_seconds).step
-        share = stats.first_seconds / stats.seconds
+        filled = min(stats.first_seconds, slowest.input_seconds + slowest.own_seconds)
+        if filled < FILL * stats.seconds or not stats.seconds:
+            return None
+        step, share = slowest.step, filled / stats.seconds
         evidence = f"{step} took {share:.0%} of the time to fill its buffer before the first element"
         change = (
             "a smaller buffer_size, or shuffle(EVERYTHING) of file names or indices before they are read, begins sooner"
@@ -234,7 +240,8 @@ class LoadAnalysis:
         )
         if stats.first_seconds > FILL * stats.seconds:
             begun = f"the first element came after {time_of(stats.first_seconds)} of {time_of(stats.seconds)}"
-            return self.unknown(begun, "read more elements first, as most of this was the start of the pipeline")
+            start = "the start of the pipeline: imports of a first run, threads, processes"
+            return self.unknown(begun, f"read more elements first, as most of this was {start}")
         if last.kind not in {"buffer", "device"}:
             change = "nothing is read ahead while the reader works: prefetch(AUTOTUNE) as the last step"
             gain = 1 / max(busiest.load, self.consumer.load)
@@ -356,7 +363,7 @@ class LoadAnalysis:
             return self.advise_processes(limit, step, evidence)
         elsewhere = ", or Options(placement='process'), where it does not take turns with its reader"
         return self.bottleneck(
-            limit, evidence, f"less work in it{'' if self.stats.placement == 'process' else elsewhere}"
+            limit, evidence, f"less work in {step.step}{'' if self.stats.placement == 'process' else elsewhere}"
         )
 
     def advise_waiting(self, limit: Load, step: StepStatistics) -> Bottleneck:

@@ -379,7 +379,7 @@ def test_a_process_of_its_own_is_not_proposed_twice() -> None:
     stats = dataclasses.replace(measured(worker_seconds=0.0, cpu_seconds=0.0), thread_seconds=9.9)
     here = bottleneck_of(stats)
     assert "Options(placement='process')" in here.change
-    assert bottleneck_of(dataclasses.replace(stats, placement="process")).change == "less work in it"
+    assert bottleneck_of(dataclasses.replace(stats, placement="process")).change == f"less work in {here.step}"
 
 
 @pytest.mark.slow
@@ -390,7 +390,7 @@ def test_a_process_of_its_own_is_not_proposed_twice() -> None:
         (lambda: ad.Dataset.counter().map(computes).batch(8), "map(computes", "thread", "process"),
         (lambda: ad.Dataset.counter().map(sleeps, num_parallel_calls=2), "map(sleeps", "workers", "num_parallel"),
         (lambda: ad.Dataset.counter().map(cheap, num_parallel_calls=8), "map(cheap", "thread", "leave"),
-        (lambda: ad.Dataset.from_list([LARGE] * 64).repeat().batch(128), "batch(128", "thread", "less work in it"),
+        (lambda: ad.Dataset.from_list([LARGE] * 64).repeat().batch(128), "batch(128", "thread", "less work in batch"),
         (
             lambda: ad.Dataset.from_generator(dawdles).shuffle(90, seed=1),
             "shuffle(90",
@@ -418,3 +418,28 @@ def read_long(elements: Iterator[Any]) -> None:
     for _ in elements:
         if time.perf_counter() - begin > enough:
             break
+
+
+@pytest.mark.parametrize(("filling", "resource"), [(8.0, "fill"), (0.01, "nothing")])
+def test_a_shuffle_is_not_blamed_for_what_a_first_run_imports(filling: float, resource: str) -> None:
+    with ad.Dataset.range(9).shuffle(4).iterate() as numbers:
+        list(numbers)
+        stats = numbers.stats()
+    source, shuffle, buffer = stats.steps
+    steps = (source, shuffle._replace(own_seconds=0.01, input_seconds=filling), buffer)
+    late = dataclasses.replace(
+        stats,
+        steps=steps,
+        seconds=10.0,
+        engine_seconds=10.0,
+        first_seconds=9.0,
+        waiting_seconds=9.9,
+        thread_seconds=0.1,
+    )
+    found = bottleneck_of(late)
+    assert found.resource == resource
+    told = {
+        "fill": "shuffle(4) took 80% of the time to fill its buffer before the first element",
+        "nothing": "the first element came after 9.00 s of 10.0 s",
+    }
+    assert found.evidence == told[resource]
