@@ -37,7 +37,12 @@ def is_array_in_file(source: Any) -> bool:
 
 
 def is_hdf5(source: Any) -> bool:
-    return type(source).__module__.partition(".")[0] == "h5py" and type(source).__name__ == "Dataset"
+    return package_of(source) == "h5py" and type(source).__name__ == "Dataset"
+
+
+def package_of(value: Any) -> str:
+    """Return the name of the package that a value's class is of."""
+    return type(value).__module__.partition(".")[0]
 
 
 @final
@@ -82,7 +87,8 @@ class ArrayRows:
                 parts.append(self.chunk(chunk)[[number - chunk * self.step for number in numbers]])
         rows = parts[0] if len(parts) == 1 else np.concatenate(parts, dtype=parts[0].dtype)  # as it is stored
         if rows.dtype.hasobject:  # as arrays of several lengths, of a chunk that is kept
-            rows = deepcopy(rows)
+            references = {id(item): item for item in rows.flat if package_of(item) == "h5py"}
+            rows = deepcopy(rows, references)  # which cannot be copied, and are not changed
         elif rows.base is not None:  # of something in memory
             rows = rows.copy()
         return ColumnBatch.of(rows, owned=True) or list(rows)

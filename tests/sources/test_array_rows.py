@@ -215,3 +215,16 @@ def test_rows_that_are_objects_may_be_changed() -> None:
     for row in (ds := ad.Dataset.from_source(array).take(6)):
         row.fill(100)
     assert [row.tolist() for row in ds] == [[*range(length)] for length in range(1, 7)]
+
+
+def test_references_of_hdf5(tmp_path: Path) -> None:
+    """Files of MATLAB 7.3 have cell arrays of them."""
+    h5py: Any = pytest.importorskip("h5py")
+    with h5py.File(tmp_path / "a.mat", "w") as file:
+        for number in range(3):
+            file[f"#refs#/{number}"] = np.arange(number + 1)
+        cells = [[file[f"#refs#/{number}"].ref] for number in range(3)]
+        file.create_dataset("cells", data=np.array(cells, h5py.ref_dtype), dtype=h5py.ref_dtype)
+    with h5py.File(tmp_path / "a.mat") as file:
+        ds = ad.Dataset.from_source(file["cells"]).map(lambda cell: file[cell[0]][...])
+        assert [cell.tolist() for cell in ds] == [[0], [0, 1], [0, 1, 2]]
