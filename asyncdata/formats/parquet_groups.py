@@ -34,8 +34,8 @@ TAIL: Final = 1 << 16
 
 MAGIC: Final = b"PAR1"
 
-OLD_WRITER: Final = re.compile(r"parquet-mr version (0|1\.[01]|1\.2\.[0-8])\b")
-"""Writers that leave the header of a dictionary out of the size of a column."""
+OLD_WRITER: Final = re.compile(r"parquet-mr(?! version)|parquet-mr version (0|1\.[01]|1\.2\.[0-8])\b")
+"""Writers that leave the header of a dictionary out of the size of a column; the oldest do not say their version."""
 
 HEADER: Final = 100
 """Bytes that readers allow for it."""
