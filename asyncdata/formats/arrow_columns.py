@@ -90,11 +90,6 @@ def is_a(name: str, kind: Any) -> bool:
     return test is not None and test(kind)
 
 
-def is_number(kind: Any) -> bool:
-    """Return whether values are numbers or times, which NumPy also has."""
-    return any(is_a(name, kind) for name in NUMBERS)
-
-
 def no_items(kind: Any) -> Array | None:
     """Return an empty list of a type that makes one array in a list, as numbers and lists of a fixed size do; `None`
     for other types, which make an array of objects."""
@@ -107,7 +102,7 @@ def no_items(kind: Any) -> Array | None:
     if is_a("fixed_size_list", kind):
         found = no_items(kind.value_type)
         return None if found is None else np.empty((0, kind.list_size, *found.shape[1:]), found.dtype)
-    return all_numbers(pa.array([], kind)) if is_number(kind) else None
+    return all_numbers(pa.array([], kind)) if any(is_a(name, kind) for name in NUMBERS) else None
 
 
 def is_bool8(kind: Any) -> bool:

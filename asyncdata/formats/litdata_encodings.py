@@ -55,10 +55,6 @@ def number_of(layout: str, data: bytes) -> Any:
     return unpack(layout, data)[0]
 
 
-def bool_of(data: bytes) -> bool:
-    return data[0] != 0
-
-
 def array_of(names: tuple[str, ...], order: str, data: bytes) -> Any:
     """Return an array that may be changed, after its dtype, its number of axes and its shape."""
     number, axes = unpack_from(f"{order}II", data)
@@ -167,7 +163,7 @@ PLAIN: Final[dict[str, Decode]] = {
     **dict.fromkeys(("str", "text"), text_of),
     **dict.fromkeys(("bytes", "file", "jpeg", "pil", "image", "tiff", "tifffile", "video", "audio"), bytes),
     **dict.fromkeys(("nifti", "mesh", "pdf"), bytes),
-    "bool": bool_of,
+    "bool": lambda data: data[0] != 0,
     "int": partial(number_of, "<q"),
     "float": partial(number_of, "<d"),
     "jpeg_array": partial(images_of, 0),

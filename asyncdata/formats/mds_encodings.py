@@ -46,26 +46,6 @@ def scalar_of(dtype: np.dtype[Any], data: bytes) -> Any:
     return np.frombuffer(data, dtype)[0]
 
 
-def int_of(data: bytes) -> int:
-    return int.from_bytes(data, "little", signed=True)
-
-
-def str_int_of(data: bytes) -> int:
-    return int(text_of(data))
-
-
-def str_float_of(data: bytes) -> float:
-    return float(text_of(data))
-
-
-def str_decimal_of(data: bytes) -> Decimal:
-    return Decimal(text_of(data))
-
-
-def json_of(data: bytes) -> Any:
-    return json.loads(text_of(data))
-
-
 def images_of(begin: int, data: bytes) -> list[bytes]:
     """Return the encoded images of a list: from `begin` on their number, their sizes, then each of them."""
     (count,) = struct.unpack_from("<I", data, begin)
@@ -106,12 +86,12 @@ PLAIN: Final[dict[str, tuple[int | None, Decode]]] = {
     **dict.fromkeys(("bytes", "jpeg", "png", "pil"), (None, bytes)),
     **dict.fromkeys(("jpeg_array", "jpegarray"), (None, partial(images_of, 0))),
     **dict.fromkeys(("list[pil]", "list[jpeg]", "list[png]"), (None, partial(images_of, 4))),
-    "int": (8, int_of),
-    "json": (None, json_of),
+    "int": (8, lambda data: int.from_bytes(data, "little", signed=True)),
+    "json": (None, lambda data: json.loads(text_of(data))),
     "str": (None, text_of),
-    "str_decimal": (None, str_decimal_of),
-    "str_float": (None, str_float_of),
-    "str_int": (None, str_int_of),
+    "str_decimal": (None, lambda data: Decimal(text_of(data))),
+    "str_float": (None, lambda data: float(text_of(data))),
+    "str_int": (None, lambda data: int(text_of(data))),
 }
 """The size in bytes, `None` if it differs, and the decoder of each encoding without arguments."""
 

@@ -69,7 +69,7 @@ class BufferPool:
         self.most = most
         self.idle: list[Array] = []
         self.bytes = 0
-        self.allocate: Callable[[int], Array] = plain_memory
+        self.allocate: Callable[[int], Array] = lambda size: np.empty(size, np.uint8)
         self.lock = forks.lock()  # never waited for, as a finalizer may run while its own thread holds it
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
@@ -116,11 +116,6 @@ class BufferPool:
                 self.bytes -= self.idle.pop(0).nbytes
         finally:
             self.lock.release()
-
-
-def plain_memory(size: int) -> Array:
-    """Return newly allocated memory."""
-    return np.empty(size, np.uint8)
 
 
 class PooledBuffer:

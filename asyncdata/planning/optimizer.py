@@ -196,7 +196,7 @@ def shuffle_lift(node: Node) -> Node | None:
     """
     match node:
         case Unary(shuffles=True, input=OneForOne(elementwise=True) as work) if not (
-            node.retains_elements and shrinking(work)
+            node.retains_elements and isinstance(work, Called) and work.calls[-1].shrinks
         ):
             return work.with_inputs(dataclasses.replace(node, input=work.input))
         case _:
@@ -209,7 +209,9 @@ def filter_pushdown(node: Node) -> Node | None:
     match node:
         case Filter(functions=(Predicate(reads=(_, *_)),), input=Prefetch() as buffer):
             return buffer.with_inputs(dataclasses.replace(node, input=buffer.input))
-        case Filter(functions=(Predicate(reads=(_, *_) as fields),), input=Called() as work) if called_freely(work):
+        case Filter(functions=(Predicate(reads=(_, *_) as fields),), input=Called() as work) if (
+            work.preserves_tickets and (work.pure or work.workers is not None)
+        ):
             calls = work.calls
             place = earliest(calls, fields)
             if place == 0:
@@ -219,11 +221,6 @@ def filter_pushdown(node: Node) -> Node | None:
             return None
         case _:
             return None
-
-
-def called_freely(work: Called) -> bool:
-    """Return whether functions may be called in any order or not at all, and the order of elements stays."""
-    return work.preserves_tickets and (work.pure or work.workers is not None)
 
 
 def earliest(calls: Sequence[Call], fields: Fields) -> int:
@@ -251,11 +248,6 @@ def shrink_pushdown(node: Node) -> Node | None:
             return buffer.with_inputs(dataclasses.replace(node, input=buffer.input))
         case _:
             return None
-
-
-def shrinking(node: Node) -> bool:
-    """Return whether the user declared that elements are smaller after a node than before it."""
-    return isinstance(node, Called) and node.calls[-1].shrinks
 
 
 def inject_prefetch(node: Node) -> Node | None:

@@ -46,11 +46,6 @@ def bytes_of(name: str) -> Callable[[Any], Any]:
     return lambda value: {KIND: name, "data": b64encode(value).decode()}
 
 
-def scalar_value(value: Any) -> dict[str, Any]:
-    """Return a scalar of NumPy as a JSON object."""
-    return {KIND: "scalar", "array": array_value(np.asarray(value))}
-
-
 def mapping(value: dict[Any, Any]) -> Any:
     """Return a dict as a JSON object, as a list of pairs if a name in it is no text."""
     if all(type(name) is str for name in value) and KIND not in value:
@@ -76,7 +71,7 @@ CONVERTED: Final[tuple[tuple[type, Callable[[Any], Any]], ...]] = (
     (bytes, bytes_of("bytes")),
     (bytearray, bytes_of("bytearray")),
     (np.ndarray, array_value),
-    (np.generic, scalar_value),
+    (np.generic, lambda value: {KIND: "scalar", "array": array_value(np.asarray(value))}),
     *((kind, kind) for kind in PLAIN),  # of a subclass, such as an enum's member
 )
 

@@ -41,12 +41,7 @@ def expression_of(part: str, last: bool) -> str:
     if part == "**":
         return r"(?:(?!\.)[^/]+/)*" + (r"(?!\.)[^/]+" if last else "")
     hidden = "" if part.startswith((".", "\\.", "[.")) or not part or part[0] not in "*?[" else r"(?!\.)"
-    return hidden + name_expression(part) + ("" if last else "/")
-
-
-def name_expression(part: str) -> str:
-    """Return the regular expression for a name."""
-    return PIECE.sub(lambda found: piece_expression(found[0]), part)
+    return hidden + PIECE.sub(lambda found: piece_expression(found[0]), part) + ("" if last else "/")
 
 
 def piece_expression(piece: str) -> str:

@@ -45,7 +45,7 @@ def servers_of(root: str, values: Mapping[str, Any]) -> dict[str, str]:
     provided = getattr(values.get("credential_provider"), "config", None)
     given = {**cast("Mapping[str, Any]", provided), **values} if isinstance(provided, Mapping) else values
     found = {names[-1]: value_of(names, given) for names in NAMES.get("s3" if scheme == "s3a" else scheme, ())}
-    if not is_on(found.get("use_emulator", "")):
+    if found.get("use_emulator", "").lower() not in {"1", "true", "on", "yes", "y"}:
         found.pop("azurite_blob_storage_url", None)
     return {name: value for name, value in found.items() if value}
 
@@ -61,11 +61,6 @@ def check_endpoints(root: str, values: Mapping[str, Any]) -> None:
         if found is not None and not found.lower().startswith(("http://", "https://")):
             where = "storage_options" if found is not by_environment else "the environment"
             raise PlanError(f"{name} in {where} must begin with http:// or https://")
-
-
-def is_on(value: str) -> bool:
-    """Return whether an option is switched on, in the words that obstore knows."""
-    return value.lower() in {"1", "true", "on", "yes", "y"}
 
 
 def value_of(names: tuple[str, ...], values: Mapping[str, Any]) -> str:

@@ -56,7 +56,7 @@ class SharedMemory:
         try:
             self.map.close()
         except BufferError:
-            make_private(address_of(self.map), self.size, self.fd)
+            make_private(ctypes.addressof(ctypes.c_ubyte.from_buffer(self.map)), self.size, self.fd)
         os.close(self.fd)
         self.fd = -1
 
@@ -111,11 +111,6 @@ class SharedMemory:
         self.fd = -1
         if not self.handle.startswith("/proc/"):
             forget(self.handle)
-
-
-def address_of(memory: mmap.mmap) -> int:
-    """Return the address of a mapping."""
-    return ctypes.addressof(ctypes.c_ubyte.from_buffer(memory))
 
 
 def make_private(address: int, size: int, fd: int) -> None:
