@@ -12,11 +12,7 @@ import pytest
 
 import asyncdata as ad
 
-pytestmark = [
-    pytest.mark.torch,
-    # PyTorch's workers are forks, and another test of this process may have imported JAX.
-    pytest.mark.filterwarnings(r"ignore:os\.fork\(\) was called:RuntimeWarning"),
-]
+pytestmark = pytest.mark.torch
 
 
 @pytest.fixture

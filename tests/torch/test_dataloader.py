@@ -42,11 +42,7 @@ from tests.torch.datasets import (
     wait_at_one,
 )
 
-pytestmark = [
-    pytest.mark.torch,
-    pytest.mark.filterwarnings("ignore:This DataLoader will create"),
-    pytest.mark.filterwarnings(r"ignore:os\.fork\(\) was called:RuntimeWarning"),  # by PyTorch, where JAX is loaded
-]
+pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore:This DataLoader will create")]
 
 DATASETS = (Noisy, Batched, Nested, Stream)
 

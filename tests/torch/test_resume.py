@@ -34,10 +34,7 @@ from tests.torch.datasets import (
     started,
 )
 
-pytestmark = [
-    pytest.mark.torch,
-    pytest.mark.filterwarnings(r"ignore:os\.fork\(\) was called:RuntimeWarning"),  # by PyTorch, where JAX is loaded
-]
+pytestmark = pytest.mark.torch
 
 
 @pytest.fixture(autouse=True, scope="module")
