@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -24,6 +25,7 @@ __all__ = (
     "read_async",
     "read_plain",
     "results",
+    "said",
     "taken",
     "taken_async",
     "unnamed",
@@ -124,3 +126,9 @@ def unnamed(way: str, path: Path, *more: str) -> subprocess.CompletedProcess[str
         text=True,
         check=False,
     )
+
+
+def said(errors: str) -> str:
+    """Return what a program wrote to its standard error, without the advice that any coroutine may get on a busy
+    machine."""
+    return re.sub(r"^in .*: blocked the event loop for .*\n", "", errors, flags=re.MULTILINE)

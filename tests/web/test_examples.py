@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.running import said
+
 ROOT = Path(__file__).parents[2]
 EXAMPLES = sorted((ROOT / "examples" / "web").glob("*.py"))
 
@@ -51,7 +53,7 @@ def test_it_prints_what_it_promises(path: Path, tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, path], capture_output=True, text=True, env=environment, timeout=170, check=False
     )
-    assert (done.returncode, done.stderr) == (0, "")
+    assert (done.returncode, said(done.stderr)) == (0, "")
     lines = done.stdout.splitlines()
     assert len(lines) == len(PRINTED[path.stem])
     for line, pattern in zip(lines, PRINTED[path.stem], strict=True):
