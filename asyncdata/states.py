@@ -365,12 +365,13 @@ def merge_states(states: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     saved = [checked(state) for state in states]
     if not saved:
         raise ResumeError("merge_states needs the states of all shares, got none")
-    for name in ("plan", "seeds", "epoch", "mixtures", "excluded"):
-        same(saved, name)
     if any("merged" in state for state in saved):
         raise ResumeError("merge_states needs the states of iterators, but one of these is merged already")
+    same(saved, "plan")
     places, order = dealt_places(saved)
     check_others(columns_of(saved), places)
+    for name in ("epoch", "seeds", "mixtures", "excluded"):  # of states that are all shares of one dataset
+        same(saved, name)
     runs = sorted({one for state in saved for one in state.get("run", ())})
     return with_checksum(
         {
@@ -387,12 +388,24 @@ def merge_states(states: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 def same(states: Sequence[Mapping[str, Any]], name: str) -> None:
     """Raise unless all states are equal in this."""
     for number, state in enumerate(states):
-        if state.get(name) != states[0].get(name):
-            hint = HINTS.get(name, "")
+        first, other = states[0].get(name), state.get(name)
+        if other != first:
+            what, first, other = (name, first, other) if name != "mixtures" else weights_that_differ(first, other)
             raise ResumeError(
-                f"the states cannot be merged: {name} is {states[0].get(name)} in the first and {state.get(name)} in "
-                f"number {number}{hint}"
+                f"the states cannot be merged: {what} is {first} in the first and {other} in number {number}"
+                f"{HINTS.get(name, '')}"
             )
+
+
+def weights_that_differ(first: Any, other: Any) -> tuple[str, Any, Any]:
+    """Return what differs in what two states say of their mixtures, with both values: the weights given, if only these
+    do."""
+    with suppress(TypeError, IndexError, KeyError, AttributeError):  # a state may be damaged
+        pairs = [(one[1], two[1]) for one, two in zip(first, other) if one != two]
+        if pairs and all({**one, "set": 0} == {**two, "set": 0} for one, two in pairs):
+            one, two = pairs[0]
+            return "the last call of set_weights", one.get("set", "none"), two.get("set", "none")
+    return "mixtures", first, other
 
 
 def columns_of(states: Sequence[Mapping[str, Any]]) -> list[tuple[Share, ...]]:

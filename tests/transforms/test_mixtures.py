@@ -594,3 +594,35 @@ def test_statistics_say_what_each_dataset_has_given_in_this_epoch(placement: Any
         json.dumps(elements.stats().to_dict())
     assert len(rest) == 860
     assert sources == {name: {"elements": 300, "cost": sum(map(len, rows(name)))} for name in ("web", "code", "books")}
+
+
+def states_of_ranks(weights: list[dict[str, int] | None], divided: bool = True) -> list[dict[str, Any]]:
+    """States of ranks, of which each calls set_weights once, unless it has none."""
+    states: list[dict[str, Any]] = []
+    ds = named({"web": 1, "code": 1, "books": 1})
+    for rank, change in enumerate(weights):
+        with (ds.shard(len(weights), rank) if divided else ds).iterate(epoch=0) as elements:
+            next(elements)
+            if change is not None:
+                elements.set_weights(change)
+            next(elements)
+            states.append(elements.state_dict())
+    return states
+
+
+def test_states_with_other_weights_are_not_merged_and_told_what_differs() -> None:
+    one, two = {"web": 8, "code": 1, "books": 1}, {"web": 4, "code": 3, "books": 3}
+    merge_states(states_of_ranks([one, one]))
+    for weights, told in (([one, two], r"\[8.0, .*\] in the first and \[4.0, .*"), ([None, two], r"none .* \[4.0, .*")):
+        with pytest.raises(ad.ResumeError, match=f"the last call of set_weights is {told} at the same step in all"):
+            merge_states(states_of_ranks([*weights]))
+    first, second = states_of_ranks([None, one])
+    first.pop("checksum", None)
+    with pytest.raises(ad.ResumeError, match="mixtures is 5 in the first"):
+        merge_states([first | {"mixtures": 5}, second])
+
+
+def test_states_that_are_no_shares_are_told_so_before_anything_of_their_weights() -> None:
+    states = states_of_ranks([{"web": 8, "code": 1, "books": 1}, None], divided=False)
+    with pytest.raises(ad.ResumeError, match=r"one state of each share of one shard\(\), got no shard\(\) at all"):
+        merge_states(states)
