@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -70,3 +71,22 @@ def test_what_does_not_run_has_failed(tmp_path, commands):
     assert found.returncode == 1, found
     assert "=== Failed\n" in found.stdout
     assert "Once more" not in found.stdout
+
+
+WORKFLOW = CHECKS.parents[1] / ".github" / "workflows" / "tests.yml"
+
+
+def test_the_workflow_runs_the_same_commands_on_all_systems_and_versions() -> None:
+    workflow = WORKFLOW.read_text(encoding="utf-8")
+    readme = (CHECKS.parents[1] / "README.md").read_text(encoding="utf-8")
+    command = next(line for line in readme.splitlines() if line.endswith("-m pytest -n auto"))
+    ran = [line.removeprefix("- run: ") for line in map(str.strip, workflow.splitlines()) if line.startswith("- run: ")]
+    parts = [part.replace(".venv/bin/pip", "python -m pip").replace(".venv/bin/", "") for part in command.split(" && ")]
+    assert parts[1:] == [ran[0].replace('"', "'").replace("install", "install -q"), ran[1]]
+    assert ran[2] == "bash .ci/run"
+    assert "system: [ubuntu-latest, macos-latest, windows-latest]" in workflow
+    project = (CHECKS.parents[1] / "pyproject.toml").read_text(encoding="utf-8")
+    versions = re.findall(r"Python :: (3\.\d+)", project)
+    quoted = ", ".join([f'"{version}"' for version in [*versions, "3.14t"]])
+    assert f"python: [{quoted}]" in workflow
+    assert "This file has not been run" in workflow

@@ -15,19 +15,25 @@ Points: TypeAlias = Sequence[tuple[float, float]]
 
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 420, 170, 62, 10, 8, 22
 ROUND: Final = (1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0)
-SPANS: Final = (10, 30, 60, 120, 300, 600)
+SPANS: Final = (5, 10, 30, 60, 120, 300, 600)
 
 
-def chart(title: str, curves: Sequence[tuple[str, Points]], words: Callable[[float], str], top: float = 0.0) -> str:
+def chart(
+    title: str,
+    curves: Sequence[tuple[str, Points]],
+    words: Callable[[float], str],
+    top: float = 0.0,
+    end: str = "now",
+) -> str:
     """Return curves on one pair of axes, with what they are called; `words` writes a value of them with its unit.
 
-    The upper end of the axis is `top`, or a round number above all values.
+    The upper end of the axis is `top`, or a round number above all values; the time at its right is called `end`.
     """
     values = [value for _, points in curves for _, value in points]
     if not values:
         return ""
     most, span = top or round_above(max(values)), span_of([at for _, points in curves for at, _ in points])
-    lines = [*value_axis(most, words), *time_axis(span)]
+    lines = [*value_axis(most, words), *time_axis(span, end)]
     for number, (_, points) in enumerate(curves):
         path = " ".join([f"{x_of(at, span):.1f},{y_of(value, most):.1f}" for at, value in points])
         if number == 0:
@@ -100,11 +106,11 @@ def value_axis(most: float, words: Callable[[float], str]) -> list[str]:
     return lines
 
 
-def time_axis(span: float) -> list[str]:
+def time_axis(span: float, end: str) -> list[str]:
     """Return the times below."""
     unit, size = ("min", 60) if span > 60 else ("s", 1)
     ends = ((-span, f"-{span / size:.3g} {unit}", "start"), (-span / 2, f"-{span / 2 / size:.3g} {unit}", "middle"))
     return [
         f'<text x="{x_of(at, span):.1f}" y="{HEIGHT - 5}" text-anchor="{anchor}">{words}</text>'
-        for at, words, anchor in (*ends, (0.0, "now", "end"))
+        for at, words, anchor in (*ends, (0.0, end, "end"))
     ]

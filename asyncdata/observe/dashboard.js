@@ -48,13 +48,17 @@ function ended(words, state) {
   for (const one of main.querySelectorAll(".running, .not-begun")) {
     one.classList.remove("running", "not-begun");
     one.querySelector(".state").textContent = state;
+    const left = one.querySelector(".progress span");
+    if (left) left.textContent = left.textContent.replace(/, [^,]* left$/, "");
+    const walker = document.createTreeWalker(one, NodeFilter.SHOW_TEXT);
+    while (walker.nextNode()) walker.currentNode.data = walker.currentNode.data.replace(/\bnow$/, "at the end");
   }
 }
 
-source.onerror = () => ended("The program does not answer, or has ended. Below is its last message.", "no answer");
+source.onerror = () => ended("The program does not answer, or has ended. This is what it told last.", "no answer");
 source.addEventListener("end", () => {
   source.close();
-  ended("The program has ended. Below is its last message.", "ended");
+  ended("The program has ended. This is what it told last.", "ended");
 });
 
 // Only while the timeline is open the program records what runs.

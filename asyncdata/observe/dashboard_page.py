@@ -52,6 +52,8 @@ STILL: Final = f"default-src 'none'; style-src 'sha256-{digest(STYLE)}'; img-src
 """A saved report runs nothing and asks nobody."""
 
 MOST_ERRORS: Final = 6
+MANY_FAIL: Final = 0.1
+"""The share of its elements that fail in a step, from which on that is told first."""
 
 
 def report_of(views: Sequence[View], title: str, usage: Usage | None = None) -> str:
@@ -159,8 +161,8 @@ def section(view: View, usage: Usage | None, newest: bool) -> str:
         f'<section class="pipeline {escape(stats.state.replace(" ", "-"))}" id="pipeline-{number}" '
         f'aria-labelledby="name-{number}"{news}><details id="all-{number}" {opened}><summary id="summary-{number}">'
         f'<h2 id="name-{number}">{escape(name)}</h2> <span class="state">{escape(state_of(stats))}</span></summary>'
-        f'<div class="inside">{limit_box(stats, limit)}{progress(view)}<dl>{"".join(facts(view))}</dl>'
-        f"<h3>Steps</h3>{flow(view, limit.step)}"
+        f'<div class="inside">{failure_box(stats)}{limit_box(stats, limit)}{progress(view)}'
+        f"<dl>{''.join(facts(view))}</dl><h3>Steps</h3>{flow(view, limit.step)}"
         f"{charts(view)}{errors(stats)}"
         f'<div class="tables">{sources(stats, number)}{processes(usage, number) if newest else ""}'
         f"{tuned(stats, number)}</div>"
@@ -185,6 +187,19 @@ def state_of(stats: Statistics) -> str:
     if stats.state == "running" and stats.waits_seconds >= 1:
         return f"running, the consumer has waited for {time_of(stats.waits_seconds)}"
     return stats.state
+
+
+def failure_box(stats: Statistics) -> str:
+    """Return what ended the pipeline if it has failed, or in which step many elements fail; nothing without these."""
+    if stats.state == "failed" and stats.errors:
+        first, second = "it has failed", stats.errors[-1]
+    else:
+        worst = max(stats.steps, key=lambda step: step.failed / max(1, step.items))
+        if worst.failed < MANY_FAIL * worst.items or not worst.failed:
+            return ""
+        first = f"{worst.failed:,} of {worst.items:,} elements failed in {worst.step}"
+        second = next(iter([*stats.errors, *stats.dropped][-1:]), "")
+    return f'<div class="limit failure"><p><b>{escape(first)}</b></p><p>{escape(second)}</p></div>'
 
 
 def limit_box(stats: Statistics, limit: Bottleneck) -> str:
@@ -251,10 +266,11 @@ def charts(view: View) -> str:
     used = ("of all processes", [(one.at - now, float(one.memory)) for one in samples])
     both = [used, held] if samples[-1].memory else [held]
     most = max([value for _, points in both for _, value in points])
+    end = "now" if stats.running else "end"
     drawn = [
-        chart("Pace", [(f"{what} a second", pace)], lambda value: decimal(value).removesuffix(".0")),
-        chart("Waiting", [("of the consumer's time", waits)], lambda value: f"{value:.0f}%", 100.0),
-        chart("Memory", both, lambda value: memory(round(value)), power_above(most)),
+        chart("Pace", [(f"{what} a second", pace)], lambda value: decimal(value).removesuffix(".0"), end=end),
+        chart("Waiting", [("of the consumer's time", waits)], lambda value: f"{value:.0f}%", 100.0, end),
+        chart("Memory", both, lambda value: memory(round(value)), power_above(most), end),
     ]
     return f'<div class="charts">{"".join(drawn)}</div>'
 
@@ -270,7 +286,8 @@ def errors(stats: Statistics) -> str:
     count = sum([step.failed for step in stats.steps])
     if not got and not dropped:
         return ""
-    return f'<h3>Last errors ({count:,} elements failed)</h3><ul class="errors">{"".join([*got, *dropped])}</ul>'
+    counted = "1 element" if count == 1 else f"{count:,} elements"
+    return f'<h3>Last errors ({counted} failed)</h3><ul class="errors">{"".join([*got, *dropped])}</ul>'
 
 
 def sources(stats: Statistics, number: int) -> str:

@@ -16,6 +16,9 @@ __all__ = ("flow",)
 LONG: Final = 18
 """Labels with more characters may be broken after punctuation."""
 
+IDLE: Final = 0.02
+"""A step that was never busier than this has a small card, without a curve."""
+
 SMOOTH: Final = 4
 """How many samples one point of a step's curve spans."""
 
@@ -48,7 +51,9 @@ def card(view: View, place: int, box: Box) -> str:
     """Return the card of a step: how busy it is now, and what it did."""
     load = recent_load(view, place, box.load or 0.0)
     level = "idle" if load < 0.01 else "calm" if load < 0.6 else "busy" if load < 0.9 else "full"
-    mark = " limits" if box.limits else ""
+    curve = loads(view, place) or [load, load]
+    idle = max(load, *curve) < IDLE and not box.functions and not box.limits
+    mark = " limits" if box.limits else " idle" if idle else ""
     words = '<p class="mark">bottleneck</p>' if box.limits else ""
     facts = "".join([f"<p>{whole_parts(fact)}</p>" for fact in box.facts])
     queue = f"<p>{escape(box.waiting)} in its queue</p>" if box.waiting else ""
@@ -56,7 +61,7 @@ def card(view: View, place: int, box: Box) -> str:
     return (
         f'<li class="step{mark}">{words}<h4>{breakable(box.label)}</h4>'
         f'<p class="load {level}"><b>{load:.0%}</b> busy{" now" if view.stats.running else ""}</p>'
-        f"{sparkline(loads(view, place) or [load, load], level)}"
+        f"{'' if idle else sparkline(curve, level)}"
         f"{f'<ul>{functions}</ul>' if functions else ''}{facts}{queue}</li>"
     )
 
@@ -68,7 +73,7 @@ def breakable(label: str) -> str:
 
 def whole_parts(fact: str) -> str:
     """Return facts with commas in between as HTML, which is broken after commas first."""
-    return ", ".join([f"<span>{escape(part)}</span>" for part in fact.split(", ")])
+    return " ".join([f"<span>{escape(part)}</span>" for part in fact.replace(", ", ",\n").split("\n")])
 
 
 def recent_load(view: View, place: int, otherwise: float) -> float:

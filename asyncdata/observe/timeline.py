@@ -58,6 +58,8 @@ def timeline(parts: Sequence[Part]) -> str:
         drawn += lines
     kinds = [kind for kind in COLOURS if any(bar.kind == kind for _, bars, _ in parts for bar in bars)]
     drawn += legend(kinds, top + 4)
+    if not kinds:
+        drawn.append(f'<text x="{LEFT}" y="{top + 14}">nothing ran</text>')
     height = top + 34
     head = (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {LEFT + WIDTH + 20} {height}" '

@@ -371,6 +371,7 @@ def test_a_browser_shows_steps_numbers_bottleneck_and_the_end(browser_page: Any,
             page.save(tmp_path / "run.html")
         browser_page.locator("#gone", has_text="The program has ended").wait_for()
         assert browser_page.locator(".state").text_content() == "ended"
+        assert browser_page.locator("text=/ left$| now$/").count() == 0
         assert browser_page.locator("header a").is_hidden()
     browser_page.goto((tmp_path / "run.html").as_uri())
     assert browser_page.locator(".step h4").count() == 4

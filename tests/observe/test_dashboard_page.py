@@ -65,6 +65,33 @@ def test_errors_before_batches_are_no_more_batches_than_there_are() -> None:
         assert "4 with errors of 3, 100%<" in shown(batches.stats())
 
 
+def test_that_many_fail_is_told_before_what_to_change() -> None:
+    with ad.Dataset.range(30).map(fails).batch(30).iterate() as batches:
+        with pytest.raises(ValueError, match="three"):
+            next(batches)
+        stats = batches.stats()
+    assert "failure" not in shown(stats)  # one of thirty
+    many = (stats.steps[0], stats.steps[1]._replace(failed=3), *stats.steps[2:])
+    page = shown(replace(stats, steps=many))
+    assert (
+        '<div class="limit failure"><p><b>3 of 30 elements failed in map(fails)</b></p><p>ValueError: &lt;b&gt;' in page
+    )
+    assert re.findall(r'class="(limit[^"]*)"', page)[0] == "limit failure"
+    page = shown(replace(stats, state="failed"))
+    assert '<div class="limit failure"><p><b>it has failed</b></p><p>ValueError: &lt;b&gt;three' in page
+    assert "Last errors (1 element failed)" in page
+
+
+def test_steps_that_are_never_busy_have_small_cards() -> None:
+    stats = ad.Dataset.range(6).map(fails).iterate().stats()
+    busy = replace(stats, engine_seconds=1.0, steps=(stats.steps[0], stats.steps[1]._replace(own_seconds=0.5)))
+    small, large = re.findall(r'<li class="step[^>]*>.*?</li>', shown(busy))
+    assert small.startswith('<li class="step idle">')
+    assert "<svg" not in small
+    assert large.startswith('<li class="step">')
+    assert "<svg" in large
+
+
 def test_one_that_is_left_is_closed() -> None:
     with ad.Dataset.range(6).iterate() as numbers:
         next(numbers)
@@ -168,6 +195,8 @@ def test_a_curve_has_axes_with_units() -> None:
     picture = chart("Pace", [("a second", [(-90.0, 0.0), (0.0, 1800.0)])], lambda value: f"{value:,.0f} MB")
     assert re.findall(r">([^<>]+)</text>", picture) == ["0 MB", "1,000 MB", "2,000 MB", "-2 min", "-1 min", "now"]
     assert chart("Pace", [("a second", [])], str) == ""
+    ended = chart("Pace", [("a second", [(-2.0, 0.0), (0.0, 9.0)])], str, end="end")
+    assert re.findall(r">([^<>]+)</text>", ended)[3:] == ["-5 s", "-2.5 s", "end"]
 
 
 def test_the_input_is_no_problem_in_a_neutral_colour() -> None:
