@@ -29,6 +29,7 @@ Column = Callable[[list[Any]], npt.NDArray[Any]]
 class PlainRecords:
     """The records of a `TypedDict` or dataclass whose fields are numbers, texts and lists of numbers, without defaults.
 
+    An integer has the 64 bits of an array: a larger one is no value of a record, so that its item fails alone.
     msgspec decodes and checks a record as it does a dict, in two thirds of the time. Arrays of records are equal to a
     batch of the items.
     """
@@ -36,7 +37,8 @@ class PlainRecords:
     def __init__(self, kind: Any, columns: dict[str, Column], fields: dict[str, Any]) -> None:
         msgspec: Any = require("msgspec", "schema=", "'asyncdata[web]'")
         self.columns = columns
-        self.record: Any = msgspec.defstruct("Record", [*fields.items()], gc=False)
+        held = [(name, fitting(of, msgspec.Meta)) for name, of in fields.items()]
+        self.record: Any = msgspec.defstruct("Record", held, gc=False)
         lists = ", ".join([f"[record.{name} for record in records]" for name in fields])
         self.values: Callable[[list[Any]], tuple[list[Any], ...]] = eval(f"lambda records: ({lists},)")
         """Returns the values of each field, in two thirds of the time of `attrgetter`; the names are checked."""
@@ -55,8 +57,7 @@ class PlainRecords:
         return PlainRecords(kind, columns, fields) if plain else None
 
     def arrays(self, records: list[Any]) -> Any:
-        """Return the items as a structure of arrays; as an array of objects if they have lists of several lengths, or
-        integers of more than 64 bits."""
+        """Return the items as a structure of arrays; as an array of objects if they have lists of several lengths."""
         try:
             found = [make(values) for make, values in zip(self.columns.values(), self.values(records), strict=True)]
         except (ValueError, OverflowError):
@@ -86,6 +87,20 @@ def fields_of(kind: type[Any]) -> dict[str, Any]:
 def bare(of: Any) -> Any:
     """Return a type without its constraints."""
     return get_args(of)[0] if get_origin(of) is Annotated else of
+
+
+def fitting(of: Any, meta: Any) -> Any:
+    """Return a type whose integers, also those of its lists, have at most 64 bits, beside the bounds that it has."""
+    kind, *told = get_args(of) if get_origin(of) is Annotated else (of,)
+    if get_origin(kind) is list:
+        kind = list[fitting(get_args(kind)[0], meta)]
+    elif kind is int:
+        bounds = [one for one in told if isinstance(one, meta)]
+        if all(one.ge is None and one.gt is None for one in bounds):
+            told.append(meta(ge=-(1 << 63)))
+        if all(one.le is None and one.lt is None for one in bounds):
+            told.append(meta(le=(1 << 63) - 1))
+    return Annotated[kind, *told] if told else kind
 
 
 def is_name(name: str) -> bool:
