@@ -1,4 +1,4 @@
-"""`POST /admit` and `DELETE /admit/ID`: producers on other machines ask before they work."""
+"""`POST /admit` and `DELETE /admit/ID`, and what WebSockets ask: producers on other machines ask before they work."""
 
 from __future__ import annotations
 
@@ -26,15 +26,16 @@ from asyncdata.web.http import (
     respond,
     version_of,
 )
-from asyncdata.web.lag import Admission, Admitting
+from asyncdata.web.lag import Admitting
+from asyncdata.web.leases import Leases
 
-__all__ = ("MOST_SECONDS", "Admit")
+__all__ = ("MOST_SECONDS", "Admit", "admitted", "admitting_of", "later")
 
 MOST_SECONDS: Final = 30.0
 """The longest time that a request may wait."""
 
 MOST_WAITING: Final = 256
-"""The most requests that wait: for each a `DurableChannel` has a pipe."""
+"""The most clients that wait: for each a `DurableChannel` has a pipe."""
 
 SECONDS: Final = re.compile(r"[0-9]{1,6}(\.[0-9]{1,6})?")
 
@@ -46,7 +47,6 @@ class Admit:
     def __init__(self, channel: AnyChannel, ingest: Ingest) -> None:
         self.channel = channel
         self.ingest = ingest
-        self.waiting = 0
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         more: list[Header] = []
@@ -67,29 +67,41 @@ class Admit:
         if version is None:
             raise BodyError(400, "?version= is missing: which model or policy the work is done with")
         try:
-            admitting = self.channel.admit(version)
-        except PlanError:
-            raise BodyError(404, "the server's channel has no max_lag: work and send without asking") from None
-        self.waiting += 1
-        try:
-            admission = await admitted(admitting, seconds if self.waiting <= MOST_WAITING else 0, receive)
-        finally:
-            self.waiting -= 1
-        leases = self.ingest.leases
-        return {"admission": leases.give(admission), "version": version, "seconds": leases.seconds}
+            async with asyncio.timeout(seconds) as limit:
+                leaving = asyncio.create_task(end_when_client_leaves(receive, limit))
+                try:
+                    name = await admitted(self.channel, self.ingest.leases, version)
+                finally:
+                    leaving.cancel()
+        except TimeoutError:
+            raise later() from None
+        return {"admission": name, "version": version, "seconds": self.ingest.leases.seconds}
 
 
-async def admitted(admitting: Admitting, seconds: float, receive: Receive) -> Admission:
-    """Wait for an admission, for so many seconds at most and while the client is there."""
+async def admitted(channel: AnyChannel, leases: Leases, version: int) -> str:
+    """Wait for an admission, and return the id of its lease."""
+    admitting = admitting_of(channel, version)
+    leases.waiting += 1
     try:
-        async with asyncio.timeout(seconds) as limit:
-            leaving = asyncio.create_task(end_when_client_leaves(receive, limit))
-            try:
-                return await admitting
-            finally:
-                leaving.cancel()
+        async with asyncio.timeout(None if leases.waiting <= MOST_WAITING else 0):
+            return leases.give(await admitting)
     except TimeoutError:
-        raise BodyError(429, "as much work is under way as max_lag allows; ask again later") from None
+        raise later() from None
+    finally:
+        leases.waiting -= 1
+
+
+def admitting_of(channel: AnyChannel, version: int) -> Admitting:
+    """Return what waits for an admission; raise if the channel gives none."""
+    try:
+        return channel.admit(version)
+    except PlanError:
+        raise BodyError(404, "the server's channel has no max_lag: work and send without asking") from None
+
+
+def later() -> BodyError:
+    """Return the error for a client that was not admitted."""
+    return BodyError(429, "as much work is under way as max_lag allows; ask again later")
 
 
 async def end_when_client_leaves(receive: Receive, limit: asyncio.Timeout) -> None:

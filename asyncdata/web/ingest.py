@@ -70,7 +70,8 @@ def ingest_app(
 
     If the channel has `max_lag`, producers ask by `POST /admit?version=7` before they work. The reply has the id of an
     admission, which `POST /ingest` gives in the header `Admission`. It ends with an accepted request, by
-    `DELETE /admit/ID`, or `admission_seconds` after the last request with it.
+    `DELETE /admit/ID`, or `admission_seconds` after the last request with it. On a WebSocket with `?admit=1` a message
+    `{"version": 7}` asks, and the next one is sent with the admission.
 
     With a `consumer` the application also runs the reader of the channel, and ends it when it is shut down.
 
@@ -112,7 +113,7 @@ def application(channel: AnyChannel, ingest: Ingest, consumer: Consumer | None) 
     admitting = Admit(channel, ingest)
     routes = [
         routing.Route("/ingest", ingest, methods=["POST"]),
-        routing.WebSocketRoute("/ingest", IngestSocket(ingest)),
+        routing.WebSocketRoute("/ingest", IngestSocket(ingest, channel)),
         routing.Route("/admit", admitting, methods=["POST"]),
         routing.Route("/admit/{id}", admitting, methods=["DELETE"]),
         routing.Route("/health", Health(channel, consumer), methods=["GET"]),

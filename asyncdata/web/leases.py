@@ -35,6 +35,8 @@ class Leases:
         """After so many without a request a lease ends."""
         self.held: dict[str, Lease] = {}
         self.given = self.expired = 0
+        self.waiting = 0
+        """How many clients wait for an admission."""
 
     def give(self, admission: Admission) -> str:
         """Hold an admission; return its id, which nobody can guess."""

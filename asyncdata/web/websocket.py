@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
+from contextlib import nullcontext
 from functools import partial
 from typing import Any, Final, final
 
 from asyncdata.errors import ChannelFull, ClosedError
 from asyncdata.web.admission import admit
-from asyncdata.web.channel_writers import Payload
+from asyncdata.web.channel_writers import AnyChannel, Payload
 from asyncdata.web.decoding import BodyDecoder, BodyError, format_of
 from asyncdata.web.http import (
     JSON,
@@ -26,6 +27,7 @@ from asyncdata.web.http import (
     refusal,
     version_of,
 )
+from asyncdata.web.socket_admission import Asking, asking_for
 
 __all__ = ("IngestSocket",)
 
@@ -43,14 +45,16 @@ LATER: Final = 1013
 class IngestSocket:
     """The endpoint for WebSockets: an ASGI application."""
 
-    def __init__(self, ingest: Ingest) -> None:
+    def __init__(self, ingest: Ingest, channel: AnyChannel) -> None:
         self.ingest = ingest
+        self.channel = channel
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         await receive()  # the request to connect
         try:
             await admit(self.ingest.authenticate, scope, headers_of(scope))
-            messages = Messages(self.ingest, query_of(scope))
+            query = query_of(scope)
+            messages = Messages(self.ingest, query, asking_for(query, self.channel, self.ingest.leases))
         except BodyError as error:
             self.ingest.counts.answered(error.status)
             await refuse(scope, send, error)
@@ -61,6 +65,7 @@ class IngestSocket:
             await messages.take_all(receive, send)
         finally:
             self.ingest.counts.sockets -= 1
+            messages.leave()
 
 
 async def refuse(scope: Message, send: Send, error: BodyError) -> None:
@@ -82,8 +87,9 @@ class Messages:
     They are handled in order, and the next one is begun before the last one is on the disk.
     """
 
-    def __init__(self, ingest: Ingest, query: Mapping[str, str]) -> None:
+    def __init__(self, ingest: Ingest, query: Mapping[str, str], asking: Asking | None) -> None:
         self.ingest = ingest
+        self.asking = asking
         self.version = version_of(query)
         self.binary = query.get("content_type", "application/octet-stream")
         format_of(self.binary)
@@ -103,6 +109,7 @@ class Messages:
             receiving = group.create_task(self.receive_all(receive, group, more))
             await self.answer(send, more)
             receiving.cancel()
+            self.leave()
 
     async def receive_all(self, receive: Receive, group: asyncio.TaskGroup, more: asyncio.Event) -> None:
         """Begin to handle each message as it comes."""
@@ -111,18 +118,39 @@ class Messages:
             message = await receive()
             if message["type"] != "websocket.receive":
                 self.ended = True
+                self.leave()
                 more.set()
                 return
-            self.number += 1
             text: str | None = message.get("text")
             kind, data = (self.binary, message["bytes"]) if text is None else ("application/x-ndjson", text.encode())
             self.hold(len(data))
-            task = group.create_task(self.take(kind, data, self.number))
+            task = group.create_task(self.answered(kind, data))
             task.add_done_callback(partial(self.release, len(data)))
             self.waiting.append(task)
             more.set()
-            if self.held > self.ingest.limits.body_bytes:
+            is_work = self.asking is not None and self.asking.name is not None
+            if is_work or self.held > self.ingest.limits.body_bytes:
                 await asyncio.wait([task])
+
+    def leave(self) -> None:
+        """End what the client has asked for and not used."""
+        if self.asking is not None:
+            self.asking.leave()
+
+    def answered(self, kind: str, data: bytes) -> Coroutine[Any, Any, dict[str, Any]]:
+        """Return what handles the next message."""
+        if self.asking is not None and self.asking.name is None:
+            return self.ask(self.asking, data)
+        self.number += 1
+        return self.take(kind, data, self.number)
+
+    async def ask(self, asking: Asking, data: bytes) -> dict[str, Any]:
+        """Wait for an admission, and return the reply."""
+        try:
+            return await asking.ask(data)
+        except (BodyError, ClosedError) as error:
+            status, reply = refusal(error)
+            return {"error": reply["error"], "status": status}
 
     def hold(self, size: int) -> None:
         """Count the bytes of a message, until it is handled."""
@@ -143,13 +171,16 @@ class Messages:
             decoder = BodyDecoder(format_of(kind), self.ingest.decode, limits.body_bytes, limits.item_bytes)
             decoder.feed(data)
             key = None if self.key is None else f"{self.key}/{number}"
-            payload = Payload(kind, data, decoder.finish(), self.ingest.decode, key, self.version)
-            reply = await self.ingest.put(payload)
+            with nullcontext() if self.asking is None else self.asking.using() as admission:
+                payload = Payload(kind, data, decoder.finish(), self.ingest.decode, key, self.version, admission)
+                reply = await self.ingest.put(payload)
         except (BodyError, ChannelFull, ClosedError) as error:
             status, reply = refusal(error)
             reply["status"] = status
             self.refused = self.refused or status in (429, 503)
         self.ingest.counts.answered(status)
+        if self.asking is not None:
+            self.asking.answered(status)
         return {"message": number, **reply}
 
     def check_order(self) -> None:

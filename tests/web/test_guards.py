@@ -189,7 +189,7 @@ class Client:
 
     async def connect(self, ingest: Ingest, query: bytes = b"") -> None:
         scope = {"headers": [], "client": LOCAL, "query_string": query}
-        await IngestSocket(ingest)(scope, self.receive, self.send)
+        await IngestSocket(ingest, ad.Channel())(scope, self.receive, self.send)
 
 
 @pytest.mark.parametrize("query", [b"key=" + b"x" * 1001, b"key=", b"key=%ff", b"key=%C3%A4" + b"%C3%A4" * 500])

@@ -62,8 +62,13 @@ class Producer:
         return self.client.delete(f"/admit/{admission}").json()["released"]
 
     def counts(self) -> dict[str, float]:
-        lines = [line.split() for line in self.client.get("/metrics").text.splitlines() if line[0] != "#"]
-        return {name.removeprefix("asyncdata_"): float(value) for name, value in lines}
+        return counts_of(self.client)
+
+
+def counts_of(client: Any) -> dict[str, float]:
+    """The numbers in the metrics of a service."""
+    lines = [line.split() for line in client.get("/metrics").text.splitlines() if line[0] != "#"]
+    return {name.removeprefix("asyncdata_"): float(value) for name, value in lines}
 
 
 @contextmanager
