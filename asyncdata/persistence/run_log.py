@@ -30,8 +30,8 @@ from asyncdata.states import ResumePoint, shares_of
 
 __all__ = ("FORMAT", "HEAD", "Occasion", "RunLog", "chained")
 
-FORMAT: Final = 2
-"""Logs of format 1 have no orders."""
+FORMAT: Final = 3
+"""Logs of format 1 have no orders, and those before 3 no compressed tickets."""
 
 HEAD: Final = ("log", "each", "follows", "begin", "time")
 """What the beginning of a run has besides what all its states share."""

@@ -11,8 +11,10 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from asyncdata.runtime.column_compression import compressed
+from asyncdata.runtime.columns import Columns, joined_columns
 from asyncdata.runtime.orders import Order, Ordered
-from asyncdata.runtime.position_codec import FEW, Columns, columns_of, join_columns, pack_columns, rows_of, shape_of
+from asyncdata.runtime.position_codec import FEW, columns_of, pack_columns, rows_of, shape_of
 from asyncdata.runtime.tickets import Tickets
 
 __all__ = ("Delivered", "name_of_order", "text_of")
@@ -79,7 +81,7 @@ class Delivered:
     def add_alike(self, place: int, tickets: Tickets, sizes: Sequence[int] | None, ordered: Ordered | None) -> int:
         """Take elements with these tickets, or batches of so many of them, from a place on; return the place after
         them; `ValueError` if they are not alike."""
-        order, columns = ordered or (None, tickets.ordinals(0, len(tickets)))
+        order, columns = ordered or (None, tickets.in_columns(0, len(tickets)))
         if columns is None:
             columns = columns_of([*tickets.between(0, len(tickets))])
         found = Alike(columns, len(tickets), sizes, order)
@@ -124,7 +126,7 @@ def id_of(order: Order) -> tuple[int, ...]:
 
 def lines_of(first: int, group: Sequence[Alike], orders: set[str]) -> Iterator[str]:
     """Yield one line for elements whose tickets are alike, or a line for each if they are few."""
-    columns, count = join_columns([part.columns for part in group]), sum(part.length for part in group)
+    columns, count = joined_columns([part.columns for part in group]), sum(part.length for part in group)
     sizes = None if group[0].sizes is None else [*chain.from_iterable(part.sizes or () for part in group)]
     order, found = group[0].order, None
     if order is not None:
@@ -133,7 +135,8 @@ def lines_of(first: int, group: Sequence[Alike], orders: set[str]) -> Iterator[s
             orders.add(name)
             yield line
         found = {"order": name, **(progression_of(columns) or pack_columns(columns, count))}
-    found = found or run_of(columns) or (pack_columns(columns, count) if count >= FEW else None)
+    found = found or run_of(columns) or compressed(columns, count)
+    found = found or (pack_columns(columns, count) if count >= FEW else None)
     if found is not None:
         each = {} if sizes is None else {"each": sizes[0] if len({*sizes}) == 1 else sizes}
         yield text_of({"steps": [first, sum(part.steps for part in group)], **each, "of": found})

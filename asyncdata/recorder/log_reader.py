@@ -18,9 +18,11 @@ from asyncdata.persistence.run_log import FORMAT, chained
 from asyncdata.persistence.run_log_files import contents, log_path, parts_of
 from asyncdata.persistence.run_log_lines import name_of_order
 from asyncdata.recorder.orders import order_of
+from asyncdata.runtime.column_compression import decompressed
+from asyncdata.runtime.columns import Columns
 from asyncdata.runtime.json_text import parse_json
 from asyncdata.runtime.orders import Order
-from asyncdata.runtime.position_codec import Columns, rows_of, unpack_columns
+from asyncdata.runtime.position_codec import rows_of, unpack_columns
 from asyncdata.runtime.tickets import END, Position, ReplayedTickets, Ticket, decode, encode
 from asyncdata.states import shares_of
 
@@ -58,7 +60,8 @@ class PackedTickets:
         count: int = self.of["packed"] if run is None else run[1]
         if count != self.count:
             raise ValueError(f"{count} tickets of {self.count}")
-        found = unpack_columns(self.of) if run is None else in_steps(*run)
+        unpack = decompressed if "deflated" in self.of else unpack_columns
+        found = unpack(self.of) if run is None else in_steps(*run)
         return self.orders[self.of["order"]].columns(found) if "order" in self.of else found
 
 
@@ -302,7 +305,7 @@ class LogReader:
 
     def refused(self, header: Mapping[str, Any]) -> bool:
         """Return whether a run was written by another version, or is none, and say so."""
-        if header["log"] in (1, FORMAT) and is_header(header):
+        if header["log"] in range(1, FORMAT + 1) and is_header(header):
             return False
         self.logs.faults.append(f"{self.path}: a log of format {header['log']!r:.20}; this asyncdata reads {FORMAT}")
         return True

@@ -9,7 +9,7 @@ from typing import Any, Final, cast
 import numpy as np
 import numpy.typing as npt
 
-from asyncdata.runtime.position_codec import Columns
+from asyncdata.runtime.columns import Columns
 
 __all__ = ("Hashes", "hashes_of_columns", "hashes_of_leaves")
 

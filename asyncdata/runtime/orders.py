@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple, Self, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from asyncdata.runtime.position_codec import Columns
+from asyncdata.runtime.columns import Columns
 
 __all__ = ("MOST_PLACES", "Order", "Ordered", "Places")
 

@@ -14,11 +14,11 @@ from typing import Any, Final, TypeAlias, cast
 import numpy as np
 import numpy.typing as npt
 
+from asyncdata.runtime.columns import Columns
+
 __all__ = (
     "FEW",
-    "Columns",
     "columns_of",
-    "join_columns",
     "pack_columns",
     "pack_tickets",
     "rows_of",
@@ -29,9 +29,6 @@ __all__ = (
 
 Column: TypeAlias = Any
 """One number for all; or [minimum, bits, offsets from the minimum in base 64]; or a dict of columns."""
-
-Columns: TypeAlias = Any
-"""An array of integers; or a dict of these, for the parts of tuples."""
 
 AT_ONCE: Final = 4096
 """So many numbers are packed at once, in memory that is near: a multiple of 8, which have whole bytes."""
@@ -66,15 +63,6 @@ def columns_of(values: Sequence[Any]) -> Columns:
         table = np.frombuffer(array("q", flat), np.int64).reshape(len(values), -1)
         return {str(number): table[:, number].copy() for number in range(table.shape[1])}
     return {str(number): columns_of(part) for number, part in enumerate(zip(*values, strict=False))}
-
-
-def join_columns(parts: Sequence[Columns]) -> Columns:
-    """Return the columns of all parts, which have one shape."""
-    if len(parts) == 1:
-        return parts[0]
-    if isinstance(parts[0], dict):
-        return {name: join_columns([part[name] for part in parts]) for name in cast("dict[str, Any]", parts[0])}
-    return np.concatenate(parts)
 
 
 def shape_of(columns: Columns) -> Any:

@@ -21,6 +21,7 @@ import numpy.typing as npt
 from asyncdata.runtime.source_state import RestorableItem, SourceSnapshot
 
 if TYPE_CHECKING:
+    from asyncdata.runtime.columns import Columns
     from asyncdata.runtime.orders import Ordered
 
 __all__ = (
@@ -114,8 +115,9 @@ class Tickets:
         """Return the tickets of elements `start` to `stop` as JSON, one by one."""
         return [encode(self[place]) for place in range(start, stop)]
 
-    def ordinals(self, start: int, stop: int) -> npt.NDArray[np.int64] | None:
-        """Return the tickets of elements `start` to `stop` if they are known to be integers, and are in arrays."""
+    def in_columns(self, start: int, stop: int) -> Columns:
+        """Return the tickets of elements `start` to `stop` if they are known to be integers, or tuples of integers of
+        one shape, as arrays; else `None`."""
         return None
 
     def ordered(self, start: int, stop: int) -> Ordered | None:
@@ -161,7 +163,7 @@ class Ordinals(Tickets):
     def at(self, count: int) -> int:
         return self.start + count
 
-    def ordinals(self, start: int, stop: int) -> npt.NDArray[np.int64] | None:
+    def in_columns(self, start: int, stop: int) -> Columns:
         return np.arange(self.start + start, self.start + stop)
 
     def run_from(self, ordinal: int) -> bool:
@@ -210,8 +212,8 @@ class TicketSlice(Tickets):
     def ordered(self, start: int, stop: int) -> Ordered | None:
         return self.base.ordered(self.start + start, self.start + stop)
 
-    def ordinals(self, start: int, stop: int) -> npt.NDArray[np.int64] | None:
-        return self.base.ordinals(self.start + start, self.start + stop)
+    def in_columns(self, start: int, stop: int) -> Columns:
+        return self.base.in_columns(self.start + start, self.start + stop)
 
     def members(self, start: int, stop: int) -> tuple[Tickets, Sequence[int]] | None:
         return self.base.members(self.start + start, self.start + stop)
@@ -246,10 +248,11 @@ class JoinedTickets(Tickets):
     def between(self, start: int, stop: int) -> Iterable[Ticket]:
         return chain.from_iterable(part.between(begin, end) for part, begin, end in self.pieces(start, stop))
 
-    def ordinals(self, start: int, stop: int) -> npt.NDArray[np.int64] | None:
-        found = [part.ordinals(begin, end) for part, begin, end in self.pieces(start, stop)]
-        known = [one for one in found if one is not None]
-        return np.concatenate(known) if known and len(known) == len(found) else None
+    def in_columns(self, start: int, stop: int) -> Columns:
+        from asyncdata.runtime.columns import joined_columns
+
+        found = [part.in_columns(begin, end) for part, begin, end in self.pieces(start, stop)]
+        return joined_columns(found)
 
     def ordered(self, start: int, stop: int) -> Ordered | None:
         found = [part.ordered(begin, end) for part, begin, end in self.pieces(start, stop)]
@@ -304,10 +307,12 @@ class SelectedTickets(Tickets):
     def __getitem__(self, index: int) -> Ticket:
         return self.base[self.places[index]]
 
-    def ordinals(self, start: int, stop: int) -> npt.NDArray[np.int64] | None:
+    def in_columns(self, start: int, stop: int) -> Columns:
+        from asyncdata.runtime.columns import at_places
+
         places = self.places[start:stop]
-        found = self.base.ordinals(places[0], places[-1] + 1) if len(places) else None
-        return None if found is None else found[np.asarray(places) - places[0]]
+        found = self.base.in_columns(places[0], places[-1] + 1) if len(places) else None
+        return None if found is None else at_places(found, np.asarray(places) - places[0])
 
     def ordered(self, start: int, stop: int) -> Ordered | None:
         places = self.places[start:stop]
@@ -367,8 +372,8 @@ class TicketWrapper(Tickets):
     def between(self, start: int, stop: int) -> Iterable[Ticket]:
         return self.base.between(start, stop)
 
-    def ordinals(self, start: int, stop: int) -> npt.NDArray[np.int64] | None:
-        return self.base.ordinals(start, stop)
+    def in_columns(self, start: int, stop: int) -> Columns:
+        return self.base.in_columns(start, stop)
 
     def ordered(self, start: int, stop: int) -> Ordered | None:
         return self.base.ordered(start, stop)
@@ -430,6 +435,10 @@ class ChildTickets(Tickets):
     def __getitem__(self, index: int) -> Ticket:
         return (self.parent, self.inner[index])
 
+    def in_columns(self, start: int, stop: int) -> Columns:
+        found = self.inner.in_columns(start, stop) if type(self.parent) is int and start < stop else None
+        return None if found is None else {"0": np.full(stop - start, self.parent, np.int64), "1": found}
+
     def ordered(self, start: int, stop: int) -> Ordered | None:
         found = self.inner.ordered(start, stop) if type(self.parent) is int else None
         return None if found is None else found._replace(order=found.order.within(self.parent))
@@ -472,7 +481,7 @@ class ExplicitTickets(Tickets):
     def between(self, start: int, stop: int) -> Iterable[Ticket]:
         return self.tickets[start:stop]
 
-    def ordinals(self, start: int, stop: int) -> npt.NDArray[np.int64] | None:
+    def in_columns(self, start: int, stop: int) -> Columns:
         return None if self.known is None else self.known[start:stop]
 
     def ordered(self, start: int, stop: int) -> Ordered | None:

@@ -388,6 +388,9 @@ class FileTickets(Tickets):
     def __iter__(self) -> Iterator[int]:
         return iter(range(self.record, self.record + self.count))
 
+    def in_columns(self, start: int, stop: int) -> npt.NDArray[np.int64]:
+        return np.arange(self.record + start, self.record + stop)
+
     def run_from(self, ordinal: int) -> bool:
         return self.record == ordinal
 

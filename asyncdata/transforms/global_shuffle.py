@@ -26,8 +26,9 @@ from asyncdata.graph.node import (
 from asyncdata.graph.stages import Opener, Rerun
 from asyncdata.options import UNKNOWN_CARDINALITY
 from asyncdata.runtime.block import Blocks, Demand
+from asyncdata.runtime.columns import Columns
 from asyncdata.runtime.orders import Order, Ordered, Places
-from asyncdata.runtime.position_codec import Columns, pack_columns
+from asyncdata.runtime.position_codec import pack_columns
 from asyncdata.runtime.tickets import END, Position, Start, Tickets, TicketWrapper
 from asyncdata.sources.parsed_files import FileCatalog, ParsedFile
 from asyncdata.sources.random_access import IndexedSource

@@ -10,6 +10,8 @@ from dataclasses import asdict, dataclass, field
 from itertools import chain
 from typing import Any, Final, Self, final
 
+import numpy as np
+
 from asyncdata.errors import PlanError
 from asyncdata.executors.function_call import Call
 from asyncdata.executors.interleave_tuner import InterleaveTuner
@@ -18,6 +20,7 @@ from asyncdata.graph.node import PHYSICAL, REPLACEABLE, Node, check_count, check
 from asyncdata.graph.stages import INLINE_GROUP, Merge, Opener, yield_to_loop
 from asyncdata.options import AUTOTUNE, Options
 from asyncdata.runtime.block import Block, Blocks, Demand
+from asyncdata.runtime.columns import Columns, at_places, joined_columns
 from asyncdata.runtime.resharding import Resharding, named, resharded_open_groups
 from asyncdata.runtime.tickets import Position, Ticket, Tickets, natural
 from asyncdata.transforms.inner_datasets import from_inner, not_made
@@ -157,6 +160,14 @@ class Turns(Tickets):
 
     def __getitem__(self, index: int) -> Ticket:
         return self.parts[index % len(self.parts)][index // len(self.parts)]
+
+    def in_columns(self, start: int, stop: int) -> Columns:
+        wide, first, last = len(self.parts), start // len(self.parts), -(-stop // len(self.parts))
+        found = joined_columns([part.in_columns(first, last) for part in self.parts])
+        if found is None:
+            return None
+        index = np.arange(start, stop)
+        return at_places(found, index % wide * (last - first) + index // wide - first)
 
 
 class Cycle:

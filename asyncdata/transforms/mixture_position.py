@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, TypeAlias, final
 
 import numpy as np
 
+from asyncdata.runtime.columns import Columns, at_places, joined_columns
 from asyncdata.runtime.tickets import ExplicitTickets, Position, Ticket, Tickets
 from asyncdata.transforms.mixture_reader import Choices, DrawnBlock, DrawnPiece, MixtureReader
 
@@ -55,6 +56,23 @@ class DrawRecord:
         chosen = self.chosen.tolist()
         return zip(chosen, map(next, map(inner.__getitem__, chosen)), strict=True)
 
+    def in_columns(self, start: int, stop: int) -> Columns:
+        """Return the tickets of some elements as arrays; `None` if those of an input are not known so."""
+        order = np.argsort(self.chosen[:stop], kind="stable")
+        counts = np.bincount(self.chosen[:stop]).tolist()
+        found = joined_columns(
+            [
+                tickets.in_columns(begin, end)
+                for index, count in enumerate(counts)
+                for tickets, begin, end in firsts(self.pieces.get(index, ()), count)
+            ]
+        )
+        places = np.empty_like(order)
+        places[order] = np.arange(stop)
+        if found is None:
+            return None
+        return {"0": self.chosen[start:stop].astype(np.int64), "1": at_places(found, places[start:stop])}
+
     def ranks(self) -> list[int]:
         """Return for each element how many had been drawn from its input by then, itself included."""
         if self.cached_ranks is None:
@@ -83,6 +101,15 @@ class DrawRecord:
                 return tickets, start + count
             count -= len(tickets) - start
         raise IndexError(count)
+
+
+def firsts(pieces: Sequence[DrawnPiece], count: int) -> Iterator[tuple[Tickets, int, int]]:
+    """Yield which elements of which tickets the first `count` of some pieces are."""
+    for tickets, start in pieces:
+        end = min(len(tickets), start + count)
+        if end > start:
+            yield tickets, start, end
+        count -= end - start
 
 
 def rest(piece: DrawnPiece) -> Iterable[Ticket]:
@@ -231,6 +258,9 @@ class MixedTickets(Tickets):
 
     def __iter__(self) -> Iterator[Ticket]:
         return iter(self.listed) if self.listed else self.record.tickets()
+
+    def in_columns(self, start: int, stop: int) -> Columns:
+        return self.record.in_columns(start, stop)
 
     def at(self, count: int) -> Position:
         found = self.journal.positions(self.number, count)

@@ -20,6 +20,7 @@ from asyncdata.persistence.run_log_files import paths_of
 from asyncdata.recorder.audit import Audit, audit, leaves_of
 from asyncdata.recorder.expected import ExpectedTickets
 from asyncdata.recorder.log_reader import read_logs
+from asyncdata.runtime import column_compression
 from tests.laws.pipelines import Pipeline, pipelines
 from tests.recorder.rewriting import rewrite, steps_of
 from tests.reference import failed, plain
@@ -110,9 +111,11 @@ def test_from_the_state_before_any_step_of_a_log_the_rest_comes(
 
 @contextmanager
 def worth(places: int) -> Iterator[None]:
-    """Let logs say places in orders for so few elements."""
+    """Let logs say places in orders, and compress tickets, for so few elements."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(run_log_lines, "WORTH", places)
+        patch.setattr(column_compression, "FEWEST", places)
+        patch.setattr(column_compression, "WORTH", 0 if places == 1 else 2)
         yield
 
 
