@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from operator import index
 from os import PathLike
@@ -18,6 +19,7 @@ from asyncdata.torch.epoch_meter import EpochMeter
 from asyncdata.torch.index_batches import BatchSampler, is_within
 from asyncdata.torch.internals import Base, base_fields, check_supported, pinned, pins
 from asyncdata.torch.sampler_attributes import SamplerAttributes
+from asyncdata.torch.torchdata_states import is_of_torchdata, state_of_torchdata
 from asyncdata.torch.worker_process import LoaderWorker, workers_of
 from asyncdata.torch.worker_run import RunSetup, WorkerPosition
 
@@ -127,9 +129,20 @@ class DataLoader(Base, Generic[T]):
             return dict(self._loaded)
         return state_before_first(self) if self._latest is None else self._latest.state_dict()
 
-    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Continue from a state with the next iteration; an empty one changes nothing."""
+    def load_state_dict(self, state_dict: Mapping[str, Any] | None) -> None:
+        """Continue from a state with the next iteration.
+
+        One of torchdata's `StatefulDataLoader` is taken, too, with the same dataset and arguments; it counts no epochs.
+        An empty one, or none, changes nothing, with a warning. `ResumeError` if it is another's, or not enough.
+        """
         if not state_dict:
+            warnings.warn(
+                "load_state_dict got no state, so nothing is resumed: leave the call out where there is no state",
+                stacklevel=2,
+            )
+            return
+        if is_of_torchdata(state_dict):
+            self._loaded = state_of_torchdata(self, state_dict)
             return
         if state_dict.get("version") != VERSION:
             raise ResumeError(f"load_state_dict needs what state_dict of a DataLoader returned, got {state_dict!r:.80}")

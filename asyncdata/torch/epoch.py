@@ -64,7 +64,7 @@ class Epoch(Generic[T]):
             skipped = 0
         self.log = None if loader.record is None else EpochLog(loader, number, saved)
         self.begin(within)
-        for _ in range(skipped):
+        for _ in range(skipped + (within or {}).get("behind", 0)):
             next(self, None)
         if self.log is not None:
             self.log.begin(self.given)
@@ -85,6 +85,11 @@ class Epoch(Generic[T]):
 
     def state(self) -> dict[str, Any]:
         """Return how far it is, by the batches that were given."""
+        raise NotImplementedError
+
+    @property
+    def not_given(self) -> Mapping[int, Any]:
+        """The indices that were taken, and whose batches were not given, by number."""
         raise NotImplementedError
 
     def __iter__(self) -> Self:
@@ -136,7 +141,7 @@ class Epoch(Generic[T]):
         self.record("state")
         own = {"begun": True, "ended": self.ended, "given": self.given, **self.state()}
         own |= {"run": self.log.ids} if self.log is not None and self.log.ids else {}
-        return {**header(self.loader, self.epoch), **own, **self.indices.state(self.ended)}
+        return {**header(self.loader, self.epoch), **own, **self.indices.state(self.ended, self.not_given)}
 
     def close(self) -> None:
         """End what makes the batches."""
@@ -157,19 +162,21 @@ class InlineEpoch(Epoch[T]):
 
     def begin(self, saved: Mapping[str, Any] | None) -> None:
         loader, self.digest = self.loader, 0
+        self.waiting = dict[int, Any]()
+        """The indices that workers had been asked for, and had not given, when a state was saved, by number."""
         if saved is None:
             self.fetcher = fetcher_of(loader)
             return
-        position = position_from_json(saved["positions"][0]) if saved["positions"] else WorkerPosition()
+        position = [*positions_of(saved, loader), WorkerPosition()][0]
         self.fetcher = fetcher_of(loader, position.stream)
         self.given, self.digest = saved["given"], position.digest
         if is_iterable(loader.kind) and position.stream is None and position.turn:
             read_again(self.fetcher, next(iter(loader.index_sampler)), position)
-        self.indices.take_again(saved, set())
+        self.waiting = self.indices.take_again(saved, {number for number, _ in saved["waiting"]})
 
     def batch(self) -> Any:
-        index = next(self.indices)
-        number = self.indices.taken - 1
+        number = next(iter(self.waiting), self.indices.taken)
+        index = self.waiting.pop(number) if self.waiting else next(self.indices)
         if self.log is not None:
             self.log.asked[number] = index
         try:
@@ -184,7 +191,7 @@ class InlineEpoch(Epoch[T]):
             raise
         if self.log is not None:
             self.log.note(number, number)
-        self.given = self.indices.taken
+        self.given = self.indices.taken - len(self.waiting)
         if is_iterable(self.loader.kind):
             self.digest = digest_of(data)
         return self.finished(data)
@@ -199,7 +206,11 @@ class InlineEpoch(Epoch[T]):
 
     def state(self) -> dict[str, Any]:
         position = WorkerPosition(self.given, None, None, stream_state(self.fetcher), self.digest)
-        return {"positions": [position_to_json(position)], "waiting": []}
+        return {"positions": [position_to_json(position)], "waiting": [[number, 0] for number in self.waiting]}
+
+    @property
+    def not_given(self) -> Mapping[int, Any]:
+        return self.waiting
 
 
 class WorkerEpoch(Epoch[T]):
@@ -215,6 +226,7 @@ class WorkerEpoch(Epoch[T]):
         """How many batches were asked of each worker."""
         self.waiting: dict[int, int] = {}
         """The batches that were asked for and not given, by number, with their workers."""
+        self.asked_indices: dict[int, Any] = {}
         self.arrived: dict[int, BatchReply | BaseException] = {}
         self.positions = loader.positions_of_workers()
         """How far each worker is, by the batches that were given."""
@@ -236,12 +248,7 @@ class WorkerEpoch(Epoch[T]):
     def continue_from(self, saved: Mapping[str, Any]) -> None:
         """Ask again for the batches that were not given."""
         same = saved["num_workers"] == self.count
-        positions = [position_from_json(one) for one in saved["positions"]]
-        if not same and (is_iterable(self.loader.kind) or any(one.states or one.stream for one in positions)):
-            raise ResumeError(
-                f"the state was saved with num_workers={saved['num_workers']}, and its position depends on each of "
-                f"them: give the same number, not {self.count}"
-            )
+        positions = positions_of(saved, self.loader)
         waiting = dict[int, int](saved["waiting"])
         kept = self.indices.take_again(saved, set(waiting))
         self.given = saved["given"]
@@ -283,6 +290,7 @@ class WorkerEpoch(Epoch[T]):
         turn = self.asked[worker]
         self.asked[worker] += 1
         self.waiting[number] = worker
+        self.asked_indices[number] = index
         if self.log is not None:
             self.log.asked[number] = index
         request = BatchRequest(number, worker, turn, self.iteration, index, self.latest)
@@ -295,7 +303,7 @@ class WorkerEpoch(Epoch[T]):
         while self.waiting:
             reply = self.reply()
             self.positions[reply.worker] = reply.position
-            del self.waiting[reply.number]
+            del self.waiting[reply.number], self.asked_indices[reply.number]
             if reply.ended:
                 self.active[reply.worker] = False
             self.ask()
@@ -387,6 +395,10 @@ class WorkerEpoch(Epoch[T]):
             "next_worker": self.next_worker,
         }
 
+    @property
+    def not_given(self) -> Mapping[int, Any]:
+        return self.asked_indices
+
 
 def prepared(setup: RunSetup, loader: Any) -> tuple[SharedFunction, StandIn | None]:
     """Return what workers need as they get it; and who makes the first batches here if the workers must start first.
@@ -404,6 +416,18 @@ def prepared(setup: RunSetup, loader: Any) -> tuple[SharedFunction, StandIn | No
         if here and not all(worker.has_started() for worker in workers):
             return setup.function, StandIn(setup.function.function, setup.number or 0)
     return setup.function, None
+
+
+def positions_of(saved: Mapping[str, Any], loader: Any) -> list[WorkerPosition]:
+    """Return the positions of the workers in a state; `ResumeError` if they are of no use to another number of them."""
+    positions = [position_from_json(one) for one in saved["positions"]]
+    count, bound = loader.num_workers, any(one.states or one.stream for one in positions)
+    if saved["num_workers"] != count and (is_iterable(loader.kind) or bound):
+        raise ResumeError(
+            f"the state was saved with num_workers={saved['num_workers']}, and its position depends on each of them: "
+            f"give the same number, not {count}"
+        )
+    return positions
 
 
 def position_to_json(position: WorkerPosition) -> list[Any]:

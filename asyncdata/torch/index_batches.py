@@ -13,7 +13,7 @@ from asyncdata.errors import ResumeError
 from asyncdata.runtime.state_values import from_json_value, to_json_value
 from asyncdata.torch.generators import generators_of, restore, snapshot
 from asyncdata.torch.internals import BaseSampler, torch
-from asyncdata.torch.sampler_attributes import SamplerAttributes, rank_of_process
+from asyncdata.torch.sampler_attributes import SamplerAttributes, rank_of_process, samplers
 from asyncdata.torch.worker_run import is_stateful
 
 __all__ = ("BatchSampler", "IndexBatches", "is_within", "unread")
@@ -64,14 +64,23 @@ class IndexBatches:
 
     def __init__(self, loader: Any, seed: int | None, saved: Mapping[str, Any] | None) -> None:
         self.sampler = loader.index_sampler
-        self.generators = generators_of(self.sampler, loader.generator)
+        _, self.owner = stateful_part(self.sampler)
+        self.after_first: Any = None
+        """The sampler's own state when one batch had been taken."""
+        self.given_generator = loader.generator
+        self.generators = generators_of(self.sampler, self.given_generator)
         self.attributes: SamplerAttributes = loader.sampler_attributes
         self.taken = self.digest = 0
-        self.exhausted = False
+        self.exhausted: bool = False
         if saved is not None:
             self.load(saved)
         self.start = snapshot(self.generators)
         self.sampler_start = sampler_state(self.sampler, self.attributes)
+        if saved is not None:  # which a sampler that goes on from a position may not tell before it goes on
+            self.sampler_start["sampler"] = saved["sampler"]
+        known = saved is not None and (saved["ended"] or saved.get("digest", 0) is not None)
+        self.may_be_behind = known and self.sampler_start["sampler"] is not None
+        """Whether the sampler may have the position behind its last epoch, and give nothing once."""
         self.seed = seed if seed is not None else 0
         """The seed of the workers, the given one if they stay."""
         self.drew = seed is None
@@ -90,25 +99,56 @@ class IndexBatches:
                 f"the sampler {type(self.sampler).__name__} had changed {', '.join(saved['lost'])}, which the state "
                 "does not hold, so later epochs would be others: give the sampler state_dict and load_state_dict"
             )
-        if saved["sampler"] is not None:
-            self.sampler.load_state_dict(from_json_value(saved["sampler"]))
+        if saved["sampler"] is not None and not self.is_new(saved):
+            self.load_sampler(saved["sampler"])
         self.attributes.take_seeds(saved.get("seeds", {}), saved.get("rank"))
         self.attributes.set(saved["attributes"])
+        self.take_generator(saved["generators"])
         place = 0 if is_within(saved) else -1
         restore(self.generators, {name: both[place] for name, both in saved["generators"].items()})
+
+    def is_new(self, saved: Mapping[str, Any]) -> bool:
+        """Return whether the sampler is as it was before the first epoch: one that were loaded would begin no epoch."""
+        first = saved["epoch"] == 0 and not saved["ended"] and (not saved["begun"] or saved["taken"])
+        return first and self.owner is not None and to_json_value(self.owner.state_dict()) == saved["sampler"]
+
+    def load_sampler(self, state: Any) -> None:
+        """Give the sampler its state."""
+        if self.owner is None:
+            raise ResumeError(
+                f"the state holds that of a sampler, but the {type(self.sampler).__name__} of this loader has no "
+                "state_dict and load_state_dict: give it the same sampler"
+            )
+        self.owner.load_state_dict(from_json_value(state))
+
+    def take_generator(self, saved: Mapping[str, Any]) -> None:
+        """Give a random sampler without a generator one if the state has one for it: that of torchdata's sampler."""
+        for path, one in samplers(self.sampler):
+            name = f"{path}.generator"
+            if name in saved and name not in self.generators and isinstance(one, torch.utils.data.RandomSampler):
+                one.generator = torch.Generator()
+                self.generators = generators_of(self.sampler, self.given_generator)
 
     def __next__(self) -> Any:
         try:
             index = next(self.batches)
         except StopIteration:
+            if self.may_be_behind and not self.taken:
+                self.may_be_behind, self.batches = False, iter(self.sampler)
+                return next(self)
             self.exhausted = True
             raise
         self.taken += 1
         self.digest = crc32(as_bytes(index), self.digest)
+        if self.taken == 1 and self.owner is not None:
+            self.after_first = to_json_value(self.owner.state_dict())
         return index
 
     def take_again(self, saved: Mapping[str, Any], keep: set[int]) -> dict[int, Any]:
-        """Take the batches that were taken when a state was saved; return those with the numbers to keep."""
+        """Take the batches that were taken when a state was saved; return those with the numbers to keep.
+
+        A sampler with a state of its own may not give them again, but those behind them, as in torchdata.
+        """
         kept: dict[int, Any] = {}
         for number in range(saved["taken"]):
             index = next(self, None)
@@ -116,7 +156,15 @@ class IndexBatches:
                 kept[number] = index
         if saved["exhausted"]:
             next(self, None)
-        if self.digest != saved["digest"] or self.taken != saved["taken"] or self.exhausted != saved["exhausted"]:
+        digest = self.digest if saved["digest"] is None else saved["digest"]  # as torchdata has none
+        before: tuple[int, int, bool] = digest, saved["taken"], saved["exhausted"]
+        if before != (self.digest, self.taken, self.exhausted) and "now" in saved:
+            self.load_sampler(saved["now"])
+            kept = {number: from_json_value(index) for number, index in saved["indices"]}
+            self.batches = iter(self.sampler)
+            if not saved["exhausted"] or next(self.batches, None) is None:
+                self.digest, self.taken, self.exhausted = before
+        if before != (self.digest, self.taken, self.exhausted):
             raise ResumeError(
                 f"the sampler {type(self.sampler).__name__} does not give again the batches that it had given when the "
                 "state was saved: the dataset or an argument has changed, set_epoch was given another number, or it "
@@ -126,7 +174,7 @@ class IndexBatches:
         restore(self.generators, {name: both[-1] for name, both in saved["generators"].items()})
         return kept
 
-    def state(self, ended: bool) -> dict[str, Any]:
+    def state(self, ended: bool, not_given: Mapping[int, Any]) -> dict[str, Any]:
         """Return what `take_again` needs, or what the next epoch needs if this one has ended."""
         now = snapshot(self.generators)
         both = {
@@ -136,6 +184,7 @@ class IndexBatches:
         return {
             "generators": both,
             **(sampler_state(self.sampler, self.attributes) if ended else self.sampler_start),
+            **({} if ended else self.moved(not_given)),
             "seed": self.seed,
             "drew": self.drew,
             "taken": self.taken,
@@ -143,19 +192,31 @@ class IndexBatches:
             "exhausted": self.exhausted,
         }
 
+    def moved(self, not_given: Mapping[int, Any]) -> dict[str, Any]:
+        """Return the state that a sampler has now, if it tells the position in the epoch, and the indices not given."""
+        now = None if self.owner is None or self.taken < 2 else to_json_value(self.owner.state_dict())
+        if now is None or now == self.after_first:
+            return {}
+        return {"now": now, "indices": [[number, to_json_value(plain(index))] for number, index in not_given.items()]}
+
 
 def is_within(saved: Mapping[str, Any]) -> bool:
     """Return whether a state is within an epoch."""
     return saved["begun"] and not saved["ended"]
 
 
+def stateful_part(sampler: Any) -> tuple[str, Any]:
+    """Return the path of a sampler, or of the one in it, that has a state of its own, and it; or nothing."""
+    return next((one for one in samplers(sampler) if is_stateful(one[1])), ("", None))
+
+
 def sampler_state(sampler: Any, attributes: SamplerAttributes) -> dict[str, Any]:
-    """Return the state of a sampler, or the attributes that have changed of one that has none, as JSON values."""
-    if is_stateful(sampler):
-        return {"sampler": to_json_value(sampler.state_dict()), "attributes": {}, "lost": []}
-    changed, lost = attributes.changed()
-    seeds = {"seeds": attributes.seeds, "rank": rank_of_process()} if attributes.seeds else {}
-    return {"sampler": None, "attributes": changed, "lost": lost, **seeds}
+    """Return the state of a sampler, and the attributes that have changed of what has none, as JSON values."""
+    path, owner = stateful_part(sampler)
+    changed, lost = attributes.changed(path)
+    seeds = {"seeds": attributes.seeds, "rank": rank_of_process()} if attributes.seeds and owner is None else {}
+    state = None if owner is None else to_json_value(owner.state_dict())
+    return {"sampler": state, "attributes": changed, "lost": lost, **seeds}
 
 
 def unread(loader: Any) -> dict[str, Any]:
@@ -166,10 +227,15 @@ def unread(loader: Any) -> dict[str, Any]:
     return {"generators": both, **sampler_state(sampler, loader.sampler_attributes)}
 
 
+def plain(index: Any) -> Any:
+    """Return indices without arrays and tensors."""
+    return index.tolist() if hasattr(index, "tolist") else index
+
+
 def as_bytes(index: Any) -> bytes:
     """Return indices as bytes, the same for the same ones."""
-    plain = index.tolist() if hasattr(index, "tolist") else index  # their repr leaves out the middle of long ones
+    numbers = plain(index)  # the repr of arrays leaves out the middle of long ones
     try:
-        return marshal.dumps(plain, 2)
+        return marshal.dumps(numbers, 2)
     except ValueError:  # of tensors, say
-        return repr(plain).encode()
+        return repr(numbers).encode()

@@ -17,7 +17,7 @@ from asyncdata.errors import PlanError, ResumeError
 from asyncdata.system.rank import this_rank
 from asyncdata.torch.internals import torch
 
-__all__ = ("Attribute", "SamplerAttributes", "attributes", "rank_of_process")
+__all__ = ("Attribute", "SamplerAttributes", "attributes", "rank_of_process", "samplers")
 
 PLAIN: Final = (bool, int, float, str, type(None))
 GENERATORS: Final = (torch.Generator, random.Random, np.random.RandomState, np.random.Generator)
@@ -114,13 +114,17 @@ class SamplerAttributes:
             if id(one.value) not in self.known and not isinstance(one.value, GENERATORS)
         }
 
-    def changed(self) -> tuple[dict[str, Any], list[str]]:
-        """Return the plain attributes that have changed, and the names of those that no state can hold."""
+    def changed(self, stateful: str = "") -> tuple[dict[str, Any], list[str]]:
+        """Return the plain attributes that have changed, and the names of those that no state can hold.
+
+        Those of a sampler with a state of its own, which has the given path, are in that state.
+        """
         found: dict[str, Any] = {}
         lost: list[str] = []
         marks = self.marks()
         for one in attributes(self.sampler):
-            if self.first.get(one.path) == marks.get(one.path):
+            inside = stateful and one.path.startswith(f"{stateful}.")
+            if inside or isinstance(one.value, GENERATORS) or self.first.get(one.path) == marks.get(one.path):
                 continue
             if isinstance(one.value, PLAIN):
                 found[one.path] = one.value

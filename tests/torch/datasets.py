@@ -303,3 +303,45 @@ class ShrinkingSampler(LazySampler):
     def __iter__(self) -> Iterator[int]:
         self.order = self.order[1:]
         return iter(self.order)
+
+
+class RememberingSampler(LazySampler):
+    """Shuffles in place what it keeps, which is its state."""
+
+    def __init__(self, count: int = 11) -> None:
+        super().__init__(count)
+        self.order = [*range(count)]
+
+    def __iter__(self) -> Iterator[int]:
+        random.shuffle(self.order)
+        return iter([*self.order])
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"order": [*self.order]}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.order = [*state["order"]]
+
+
+class PlacedSampler(RememberingSampler):
+    """The same, whose state is the place in the epoch: it goes on there, as samplers for torchdata do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.place, self.goes_on = 0, False
+
+    def __iter__(self) -> Iterator[int]:
+        if not self.goes_on:
+            random.shuffle(self.order)
+            self.place = 0
+        self.goes_on = False
+        while self.place < self.count:
+            self.place += 1
+            yield self.order[self.place - 1]
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"place": self.place, **super().state_dict()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        super().load_state_dict(state)
+        self.place, self.goes_on = state["place"], True

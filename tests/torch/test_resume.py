@@ -24,6 +24,8 @@ from tests.torch.datasets import (
     LazySampler,
     Noisy,
     Numbers,
+    PlacedSampler,
+    RememberingSampler,
     Restless,
     SeededSampler,
     ShrinkingSampler,
@@ -135,9 +137,21 @@ def test_it_resumes_with_another_number_of_workers_if_they_drew_no_random_number
     other = DataLoader(Numbers(), 2, num_workers=1)
     other.load_state_dict(state)
     assert next(iter(other)).tolist() == [2, 3]
-    loader = DataLoader(Noisy(), 2, num_workers=2)
+    other = DataLoader(Numbers(), 2)  # which asks again for what the workers had not given
+    other.load_state_dict(state)
+    batches = iter(other)
+    assert next(batches).tolist() == [2, 3]
+    other = DataLoader(Numbers(), 2, num_workers=1)
+    other.load_state_dict(json.loads(json.dumps(batches.state_dict())))
+    assert [batch.tolist() for batch in other] == [[4, 5], [6, 7], [8, 9], [10]]
+
+
+@pytest.mark.parametrize("dataset", [Noisy, Stream, StatefulStream])
+@pytest.mark.parametrize("workers", [0, 1])
+def test_another_number_of_workers_is_an_error_where_the_position_depends_on_it(dataset: type, workers: int) -> None:
+    loader = DataLoader(dataset(), 2, num_workers=2)
     next(iter(loader))
-    other = DataLoader(Noisy(), 2, num_workers=1)
+    other = DataLoader(dataset(), 2, num_workers=workers)
     other.load_state_dict(saved(loader))
     with pytest.raises(ad.ResumeError, match="num_workers=2"):
         iter(other)
@@ -181,6 +195,21 @@ def test_a_sampler_that_changes_what_it_holds_is_an_error(form: str, count: int)
     other = DataLoader(Numbers(count), 100, sampler=ShufflingSampler(form, count))
     other.load_state_dict(saved(loader))
     with pytest.raises(ad.ResumeError, match=r"sampler\.held"):
+        iter(other)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("make", [RememberingSampler, PlacedSampler])
+def test_a_sampler_with_a_state_of_its_own_resumes(make: type, workers: int) -> None:
+    check_every_step(lambda: DataLoader(Numbers(), 4, sampler=make(), num_workers=workers), step=1 + workers)
+
+
+def test_a_sampler_that_has_lost_its_state_is_an_error() -> None:
+    loader = DataLoader(Numbers(), 4, sampler=RememberingSampler())
+    next(iter(loader))
+    other = DataLoader(Numbers(), 4)
+    other.load_state_dict(saved(loader))
+    with pytest.raises(ad.ResumeError, match="has no state_dict and load_state_dict"):
         iter(other)
 
 
@@ -251,6 +280,11 @@ def test_a_drawn_seed_of_another_rank_is_refused(monkeypatch: pytest.MonkeyPatch
 def test_a_state_of_something_else_is_refused() -> None:
     with pytest.raises(ad.ResumeError, match="state_dict of a DataLoader"):
         DataLoader(Numbers()).load_state_dict({"_num_yielded": 3})
+
+
+@pytest.mark.parametrize("state", [{}, None])
+def test_no_state_changes_nothing_and_says_so(state: Any) -> None:
     loader = DataLoader(Numbers(), 4)
-    loader.load_state_dict({})
+    with pytest.warns(UserWarning, match="nothing is resumed"):
+        loader.load_state_dict(state)
     assert len(list(loader)) == 3
