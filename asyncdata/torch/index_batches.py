@@ -70,7 +70,8 @@ class IndexBatches:
         self.given_generator = loader.generator
         self.generators = generators_of(self.sampler, self.given_generator)
         self.attributes: SamplerAttributes = loader.sampler_attributes
-        self.taken = self.digest = 0
+        self.taken: int = 0
+        self.digest: int = 0
         self.exhausted: bool = False
         if saved is not None:
             self.load(saved)
@@ -156,7 +157,7 @@ class IndexBatches:
                 kept[number] = index
         if saved["exhausted"]:
             next(self, None)
-        digest = self.digest if saved["digest"] is None else saved["digest"]  # as torchdata has none
+        digest: int = self.digest if saved["digest"] is None else saved["digest"]  # as torchdata has none
         before: tuple[int, int, bool] = digest, saved["taken"], saved["exhausted"]
         if before != (self.digest, self.taken, self.exhausted) and "now" in saved:
             self.load_sampler(saved["now"])

@@ -93,11 +93,8 @@ def sampled(loader: Any, main: Mapping[str, Any], behind: int, ended: bool) -> d
         if ended:
             own = taken_on(batches, own, behind)
         return {**batches.state(ended, {}), **unknown, "sampler": to_json_value(own)}
-    if not ended:
-        for _ in range(count):
-            next(batches, None)
-        if drawn is None:
-            check_known(loader, batches, behind)
+    if not ended and drawn is None:
+        check_known(loader, batches, count + behind)
     return {**batches.state(ended, {}), **unknown, "taken": count}
 
 
@@ -143,15 +140,16 @@ def give_generator(loader: Any, state: Any, orders: int) -> None:
         torch.randperm(len(sampler.data_source), generator=sampler.generator)
 
 
-def check_known(loader: Any, batches: IndexBatches, behind: int) -> None:
+def check_known(loader: Any, batches: IndexBatches, count: int) -> None:
     """Raise if a sampler gives the batches that were given by more than torchdata's state has."""
-    for _ in range(behind):
+    before = loader.sampler_attributes.marks()
+    for _ in range(count):
         next(batches, None)
     drawn = [name for name, both in batches.state(False, {})["generators"].items() if len(both) > 1]
-    changed, lost = loader.sampler_attributes.changed()
-    if drawn or changed or lost:
+    changed = [name for name, mark in loader.sampler_attributes.marks().items() if before.get(name) != mark]
+    if drawn or changed:
         raise ResumeError(
-            f"torchdata's state does not hold {', '.join([*drawn, *changed, *lost])}, by which the "
+            f"torchdata's state does not hold {', '.join([*drawn, *changed])}, by which the "
             f"{type(loader.index_sampler).__name__} gives its batches: finish the epoch with StatefulDataLoader, and "
             "load the state that it has then"
         )
