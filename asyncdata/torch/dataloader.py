@@ -103,6 +103,10 @@ class DataLoader(Base, Generic[T]):
 
     def __iter__(self) -> Epoch[T]:
         """Begin the next epoch, or continue in that of a loaded state."""
+        return self._get_iterator()
+
+    def _get_iterator(self) -> Any:
+        """Return the next epoch; a loader that derives from PyTorch's may put something around it here."""
         number, loaded = self.epoch, self._loaded
         if self._latest is not None:
             self._latest.record("left")
@@ -115,6 +119,14 @@ class DataLoader(Base, Generic[T]):
         latest: Epoch[T] = (WorkerEpoch if self.num_workers else InlineEpoch)(self, number, loaded, self._skipped)
         self._latest, self._loaded, self._skipped = latest, None, 0
         return latest
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what a copy has, such as one in a worker whose `collate_fn` is a method of the loader: no epoch."""
+        return {**self.__dict__, "_workers": None, "_setup": None, "_latest": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self.sampler_attributes = SamplerAttributes(self.index_sampler, self.dataset)
 
     @property
     def epoch(self) -> int:

@@ -235,7 +235,7 @@ class HeldDataPickler(ByValuePickler):
     def array(self, array: npt.NDArray[Any]) -> Any:
         """Return how an array is sent, if it is large or a view of a large one."""
         root = root_of(array)
-        if max(root.nbytes, array.nbytes) < LARGE or not array.nbytes:
+        if not array.nbytes or (max(root.nbytes, array.nbytes) < LARGE and not self.is_view_of_shared(root)):
             return NotImplemented
         if array.dtype.hasobject:
             self.note_copied(np.ndarray, array.nbytes, "whose elements are Python objects")
@@ -259,6 +259,12 @@ class HeldDataPickler(ByValuePickler):
         self.parts.apart.add(span)
         writeable = self.private and array.flags.writeable
         return array_of, (PickleBuffer(span.block()), address - span.address, *form, writeable)
+
+    def is_view_of_shared(self, root: npt.NDArray[Any]) -> bool:
+        """Return whether an array is in memory that its owner shares on purpose, to tell workers something."""
+        owned = root.base is None or isinstance(root.base, (bytes, bytearray))
+        memory = None if owned or self.elsewhere or isinstance(root, np.memmap) else self.mappings.shared(Span.of(root))
+        return memory is not None and memory.access != mmap.ACCESS_COPY
 
     def file(self, root: npt.NDArray[Any]) -> MappedFile | None:
         """Return the file of a `np.memmap`, if the name is still that of the same file."""
@@ -325,11 +331,13 @@ def tensor_in_storage(tensor: Any) -> Any:
 
 
 def is_large_storage(storage: Any) -> bool:
-    """Return whether this is the memory of a large tensor on the CPU."""
+    """Return whether this is the memory of a tensor on the CPU that is large, or that its owner shares on purpose."""
     if type(storage).__name__ not in ("UntypedStorage", "TypedStorage"):
         return False
     memory = untyped(storage)
-    return memory.device.type == "cpu" and memory.nbytes() >= LARGE and memory.data_ptr() != 0
+    if memory.device.type != "cpu" or memory.data_ptr() == 0:
+        return False
+    return memory.nbytes() >= LARGE or memory.is_shared()
 
 
 def untyped(storage: Any) -> Any:
