@@ -61,7 +61,7 @@ class ArrayRows:
         chunks = getattr(array, "chunks", None)
         self.step = chunks[0] if chunks and isinstance(chunks[0], int) else 1
         """How many rows are read together."""
-        if self.step * prod(array.shape[1:]) * getattr(array.dtype, "itemsize", 1) > LARGEST:
+        if self.step * prod(array.shape[1:]) * getattr(dtype_of(array), "itemsize", 1) > LARGEST:
             self.step = 1
         self.chunks: OrderedDict[int, Future[Any]] = OrderedDict()
         self.lock = threading.Lock()
@@ -121,7 +121,12 @@ def check_open(array: Any) -> None:
 def origin_of(array: Any) -> tuple[str, ...]:
     """Return where an array is, as far as that is known, and in HDF5 which version of the file."""
     where = (stamps([array.file.filename]), array.name) if is_hdf5(array) else getattr(array, "store_path", "")
-    return str(where), str(array.shape), str(array.dtype)
+    return str(where), str(array.shape), str(dtype_of(array))
+
+
+def dtype_of(array: Any) -> Any:
+    """Return the dtype of an array if it says which, as variables of NetCDF in SciPy do not."""
+    return getattr(array, "dtype", None)
 
 
 def place_of(dataset: Any) -> tuple[str, str, bool]:

@@ -30,7 +30,10 @@ def files(package: str, pattern: str) -> list[Path]:
 
 
 ARRAYS = [
-    path for package in ("numpy.lib", "scipy") for ending in ("npy", "npz") for path in files(package, f"**/*.{ending}")
+    path
+    for package in ("numpy.lib", "scipy", "joblib")
+    for ending in ("npy", "npz")
+    for path in files(package, f"**/*.{ending}")
 ]
 
 
@@ -51,7 +54,7 @@ def loaded(path: Path) -> Any:
 
 @pytest.mark.parametrize("path", ARRAYS, ids=lambda path: path.name)
 @pytest.mark.parametrize("index", [False, True])
-def test_arrays_of_numpy_and_scipy(path: Path, index: bool) -> None:
+def test_arrays_of_numpy_scipy_and_joblib(path: Path, index: bool) -> None:
     found, ds = loaded(path), ad.NpyDataset(path, index=index)
     if found is None:
         with pytest.raises(ad.DataLossError, match=path.name):
@@ -87,6 +90,54 @@ def test_feather_of_pyarrow(path: Path) -> None:
     assert len(rows) == table.num_rows > 0
     for name in table.column_names:
         assert [row[name] for row in rows] == table.column(name).to_pylist()
+
+
+def test_arrays_of_h5py() -> None:
+    """Compound types with gaps, and strings of several lengths and encodings, also of a big-endian machine."""
+    h5py: Any = pytest.importorskip("h5py")
+    arrays = 0
+    for path in files("h5py", "tests/data_files/*.h5"):
+        with h5py.File(path) as file:
+            for name, array in [*file.items()]:  # a loop over items holds h5py's lock
+                if not isinstance(array, h5py.Dataset) or not array.shape:
+                    continue
+                expected, arrays = array[...], arrays + 1
+                for ds in (ad.Dataset.from_source(array), ad.Dataset.from_source(array).batch(4).unbatch()):
+                    assert [*map(repr, ds)] == [*map(repr, expected)], (path, name)
+    assert arrays >= 3
+
+
+@pytest.mark.parametrize("path", files("scipy", "io/tests/data/*.nc"), ids=lambda path: path.name)
+def test_variables_of_netcdf_of_scipy(path: Path) -> None:
+    """Files of the classic format, big-endian; a variable has a shape, and neither `len` nor dtype."""
+    with pytest.importorskip("scipy.io").netcdf_file(path, mmap=False) as file:
+        for name, variable in file.variables.items():
+            found, expected = list(ad.Dataset.from_source(variable)), variable[:]
+            kind = np.issubdtype(expected.dtype, np.floating)
+            assert np.array_equal(np.array(found), expected, equal_nan=kind), name
+
+
+SOUNDS = files("scipy", "io/tests/data/*.wav")
+
+
+@pytest.mark.parametrize("path", SOUNDS, ids=lambda path: path.name)
+def test_sounds_of_scipy(path: Path) -> None:
+    """WAV of all depths, byte orders and headers: as soundfile reads them; but a file that is cut short is an error."""
+    soundfile: Any = pytest.importorskip("soundfile")
+    try:
+        expected, rate = soundfile.read(path, dtype="float32", always_2d=True)
+    except soundfile.LibsndfileError:
+        expected, rate = None, None
+    if "eof" in path.name or "incomplete" in path.name:
+        with pytest.raises(ad.DataLossError, match="it is cut short"):
+            ad.decode_audio(path)
+    elif expected is None and "64bit" not in path.name:  # which PyAV knows
+        with pytest.raises(ad.DataLossError, match="without a decoder"):
+            ad.decode_audio(path)
+    else:
+        found, samples_per_second = ad.decode_audio(path)
+        assert samples_per_second == (rate or 8000)
+        assert expected is None or np.array_equal(found, expected)
 
 
 def test_pictures_of_scikit_learn() -> None:
@@ -174,5 +225,6 @@ def test_events_that_tensorflow_writes(tmp_path: Path) -> None:
 
 def test_enough_files_are_there() -> None:
     assert len(ARRAYS) > 10
+    assert len(SOUNDS) > 15
     assert len(TABLES) > 2
     assert len(COMPRESSED) > 50

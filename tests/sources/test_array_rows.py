@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import re
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import asyncdata as ad
 from asyncdata.identity.content_hash import contents
 from asyncdata.sources.array_rows import ArrayRows
 from asyncdata.testing import check_resumes
+from tests.pages import DOCS
 
 NUMBERS = np.arange(300, dtype=np.int16).reshape(50, 3, 2)
 
@@ -228,3 +230,26 @@ def test_references_of_hdf5(tmp_path: Path) -> None:
     with h5py.File(tmp_path / "a.mat") as file:
         ds = ad.Dataset.from_source(file["cells"]).map(lambda cell: file[cell[0]][...])
         assert [cell.tolist() for cell in ds] == [[0], [0, 1], [0, 1, 2]]
+
+
+def test_the_recipe_for_netcdf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The values of docs/recipes.md are those of the package that defines the format."""
+    netcdf: Any = pytest.importorskip("netCDF4")
+    monkeypatch.chdir(tmp_path)
+    temperatures = np.ma.masked_less(np.linspace(260, 300, 240).reshape(20, 3, 4), 262)
+    with netcdf.Dataset("era5.nc", "w") as file:
+        for name, length in {"time": None, "latitude": 3, "longitude": 4}.items():
+            file.createDimension(name, length)
+        packed = file.createVariable(
+            "t2m", "i2", ("time", "latitude", "longitude"), chunksizes=(6, 3, 4), zlib=True, fill_value=-1
+        )
+        packed.scale_factor, packed.add_offset = 0.01, 273.15
+        packed[:] = temperatures
+        expected = file["t2m"][:].filled(np.nan)
+    (recipe,) = re.findall(r"```py\n(.*?)```", (DOCS / "recipes.md").read_text(encoding="utf-8"), re.DOTALL)
+    found: dict[str, Any] = {"ad": ad, "np": np}
+    exec(recipe, found)
+    assert np.array_equal(list(found["ds"]), expected, equal_nan=True)
+    assert 0 < np.isnan(expected).sum() < 30
+    assert sorted(len(batch) for batch in found["batches"]) == [20]
+    found["file"].close()
