@@ -219,6 +219,7 @@ def test_rows_that_are_objects_may_be_changed() -> None:
     assert [row.tolist() for row in ds] == [[*range(length)] for length in range(1, 7)]
 
 
+@pytest.mark.formats
 def test_references_of_hdf5(tmp_path: Path) -> None:
     """Files of MATLAB 7.3 have cell arrays of them."""
     h5py: Any = pytest.importorskip("h5py")
@@ -232,6 +233,7 @@ def test_references_of_hdf5(tmp_path: Path) -> None:
         assert [cell.tolist() for cell in ds] == [[0], [0, 1], [0, 1, 2]]
 
 
+@pytest.mark.formats
 def test_the_recipe_for_netcdf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The values of docs/recipes.md are those of the package that defines the format."""
     netcdf: Any = pytest.importorskip("netCDF4")
