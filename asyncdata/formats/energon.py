@@ -65,7 +65,11 @@ class FieldMap:
     __name__ = "field_map"
 
     def __call__(self, sample: dict[str, Any]) -> dict[str, Any]:
-        return {"__key__": sample["__key__"], **{name: chosen(sample, ways) for name, ways in self.fields.items()}}
+        try:
+            return {"__key__": sample["__key__"], **{name: chosen(sample, ways) for name, ways in self.fields.items()}}
+        except (LookupError, ValueError) as error:
+            error.add_note(f"in the sample {sample['__key__']!r} of the members {[*sample]!r:.200}")
+            raise
 
 
 def chosen(sample: Any, ways: list[list[str]]) -> Any:

@@ -248,7 +248,16 @@ class FrameReader:
             found[name] = np.asarray(values) if name in inside else values[0]
         for name, given in places.items():
             found[f"{name}_is_pad"] = np.array([not 0 <= place < length for place in given])
-        return {**found, **{name: known[int(rows[frame][f"{name}_index"])] for name, known in self.texts.items()}}
+        return {**found, **{name: self.text(name, int(rows[frame][f"{name}_index"])) for name in self.texts}}
+
+    def text(self, name: str, number: int) -> str:
+        """Return the text that a number stands for."""
+        known = self.texts[name]
+        if number not in known:
+            raise DataLossError(
+                f"a frame has the {name} number {number}, and meta/{name}s.parquet has only {[*known]!r:.80}"
+            )
+        return known[number]
 
     def rows(self, episode: int, frame: int, windows: Mapping[str, Sequence[int]]) -> dict[int, dict[str, Any]]:
         """Return the values of Parquet by frame, after a check that their rows are those of the frames."""

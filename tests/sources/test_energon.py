@@ -194,6 +194,14 @@ def test_an_index_of_another_archive_of_the_same_size_is_an_error(folder: Path, 
 
 
 @formats
+def test_a_member_that_a_sample_does_not_have(folder: Path) -> None:
+    (folder / "images" / ".nv-meta" / "dataset.yaml").write_text("field_map: {image: webp}\n")
+    with pytest.raises(KeyError, match="webp") as caught:
+        ad.EnergonDataset(folder / "images").peek()
+    assert any("of the members ['__key__', " in note for note in caught.value.__notes__)
+
+
+@formats
 def test_damaged_archives(folder: Path) -> None:
     path = folder / "images" / "shard_2.tar"
     whole = path.read_bytes()

@@ -137,6 +137,18 @@ def test_damaged_files_are_errors_in_their_places(folder: Path) -> None:
         ad.LeRobotDataset(folder, columns=["index"])[first]
 
 
+def test_a_task_that_the_table_of_tasks_does_not_have(folder: Path) -> None:
+    pq = pytest.importorskip("pyarrow.parquet")
+    whole = [*ad.LeRobotDataset(FOLDER, columns=["index", "task"])]
+    path = folder / "meta" / "tasks.parquet"
+    pq.write_table(pq.read_table(path).slice(1), path)  # without "fold", number 0
+    found = places(results(ds := ad.LeRobotDataset(folder, columns=["index", "task"])))
+    lost = Failed("DataLossError")
+    assert found == [lost if frame["task"] == "fold" else place for place, frame in enumerate(whole)]
+    with pytest.raises(ad.DataLossError, match=r"the task number 0, and meta/tasks\.parquet has only \[1\]"):
+        ds[found.index(lost)]
+
+
 def test_rows_that_changed_their_places_are_errors_in_windows_too(folder: Path) -> None:
     pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     path = folder / "data" / "chunk-000" / "file-000.parquet"
