@@ -31,20 +31,21 @@ if TYPE_CHECKING:
 
 __all__ = ("main",)
 
-COMMANDS: Final = (
-    demo,
-    doctor,
-    dashboard,
-    bench,
-    compare,
-    ingest,
-    channel,
-    inspect,
-    convert,
-    replay,
-    audit,
-    trace_record,
-)
+COMMANDS: Final = {
+    "demo": (demo, "train on real images"),
+    "doctor": (doctor, "see what limits a pipeline"),
+    "dashboard": (dashboard, "see live what a pipeline does"),
+    "bench": (bench, "measure a pipeline"),
+    "compare": (compare, "compare a DataLoader of PyTorch's with the drop-in"),
+    "ingest": (ingest, "write what is posted into shards"),
+    "channel": (channel, "inspect or trim a DurableChannel, and put back items that failed"),
+    "inspect": (inspect, "show what files hold, and what is damaged"),
+    "convert": (convert, "write files as shards of another format"),
+    "replay": (replay, "the records of a step, and its element again"),
+    "audit": (audit, "whether logs of a run show each record delivered once"),
+    "trace-record": (trace_record, "the steps in which a record was delivered"),
+}
+"""The module of each command, which has its arguments and runs it, and what it does."""
 
 FAILED, REFUSED, INTERRUPTED = 1, 2, 130
 
@@ -63,8 +64,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = Parser(prog="asyncdata", description="Input pipelines for training.", allow_abbrev=False)
     parser.add_argument("--version", action="version", version=f"asyncdata {asyncdata.__version__}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    for command in COMMANDS:
-        command.add_parser(commands)
+    for name, (command, words) in COMMANDS.items():
+        added = commands.add_parser(name, help=words, description=command.DESCRIPTION, epilog=command.EXAMPLE)
+        command.add_arguments(added)
+        added.set_defaults(run=command.run)
     given = sys.argv[1:] if arguments is None else arguments
     if not given:
         parser.print_help()

@@ -568,8 +568,8 @@ def command_parsers() -> dict[str, ArgumentParser]:
 
     root = ArgumentParser()
     commands = root.add_subparsers()
-    for command in COMMANDS:
-        command.add_parser(commands)
+    for name, (command, _) in COMMANDS.items():
+        command.add_arguments(commands.add_parser(name))
     collect(root, "")
     return found
 

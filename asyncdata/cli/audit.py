@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
-from typing import Any, Final
+from typing import Final
 
 from asyncdata.cli.logs import logs_in
 from asyncdata.cli.pipeline_file import pipeline_of
@@ -14,7 +14,7 @@ from asyncdata.recorder.coverage import coverage_lines, coverage_of
 from asyncdata.recorder.coverage_picture import PARTS, coverage_picture
 from asyncdata.recorder.expected import ExpectedTickets
 
-__all__ = ("add_parser",)
+__all__ = ("DESCRIPTION", "EXAMPLE", "add_arguments", "run")
 
 DESCRIPTION = """
 Show, for each epoch in the logs that Options(record=) wrote, whether each record was delivered once, over all ranks and
@@ -30,16 +30,12 @@ Example: asyncdata audit 'run-*.jsonl' --against pipeline.py:ds, where the run h
 """
 
 
-def add_parser(commands: Any) -> None:
-    """Add `audit` to the subparsers of a command line."""
-    parser: ArgumentParser = commands.add_parser(
-        "audit", help="whether logs of a run show each record delivered once", description=DESCRIPTION, epilog=EXAMPLE
-    )
+def add_arguments(parser: ArgumentParser) -> None:
+    """Add the arguments of `audit`."""
     parser.add_argument("logs", nargs="+", metavar="RUN.jsonl", help="logs of all ranks, or patterns")
     parser.add_argument("--against", metavar="FILE.py:NAME", help="the pipeline, to compare what it gives")
     parser.add_argument("--coverage", metavar="FILE.py:NAME", help="the pipeline, to show when which files came")
     parser.add_argument("--picture", metavar="FILE.svg", help="where to draw that: files over steps")
-    parser.set_defaults(run=run)
 
 
 def run(arguments: Namespace) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from itertools import islice
 from typing import Any, Final
 
@@ -18,7 +18,7 @@ try:
 except ImportError:  # only Unix has it
     getrusage = None
 
-__all__ = ("add_parser", "run")
+__all__ = ("DESCRIPTION", "EXAMPLE", "add_arguments", "run")
 
 CACHED: Final = 256
 DESCRIPTION = """
@@ -30,15 +30,6 @@ EXAMPLE: Final = """
 Example: asyncdata bench pipeline.py:ds --seconds 5, where the file pipeline.py has
 ds = ad.Dataset.list_files("*.jpg").map(decode).batch(32).
 """
-
-
-def add_parser(commands: Any) -> None:
-    """Add `bench` to the subparsers of a command line."""
-    parser: ArgumentParser = commands.add_parser(
-        "bench", help="measure a pipeline", description=DESCRIPTION, epilog=EXAMPLE
-    )
-    add_arguments(parser)
-    parser.set_defaults(run=run)
 
 
 def run(arguments: Namespace) -> int:

@@ -6,7 +6,7 @@ import json
 import time
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from asyncdata.cli import dead_letters
 from asyncdata.cli.arguments import local
@@ -19,28 +19,30 @@ from asyncdata.web.record import Frame, Kind, Record
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
-__all__ = ("add_parser",)
+__all__ = ("DESCRIPTION", "EXAMPLE", "add_arguments", "run")
+
+DESCRIPTION: Final = "Look at the folder of a DurableChannel, make it smaller, or put back items that failed."
+EXAMPLE: Final = "Example: asyncdata channel inspect spool, where the service has ad.DurableChannel('spool')."
 
 
-def add_parser(commands: Any) -> None:
-    """Add `channel` to the subparsers of a command line."""
-    parser: ArgumentParser = commands.add_parser(
-        "channel",
-        help="inspect or trim a DurableChannel, and put back items that failed",
-        description="Look at the folder of a DurableChannel, make it smaller, or put back items that failed.",
-        epilog="Example: asyncdata channel inspect spool, where the service has ad.DurableChannel('spool').",
-    )
+def add_arguments(parser: ArgumentParser) -> None:
+    """Add the actions of `channel`."""
     actions = parser.add_subparsers(title="actions", required=True, metavar="ACTION")
     inspecting = actions.add_parser("inspect", help="show what it holds; it may be in use")
     inspecting.add_argument("path", type=local, metavar="PATH", help="the folder of the channel")
-    inspecting.set_defaults(run=inspect)
+    inspecting.set_defaults(action=inspect)
     trimming = actions.add_parser("trim", help="remove what a trainer that resumes from a saved state does not need")
     trimming.add_argument("path", type=local, metavar="PATH", help="the folder of the channel")
     trimming.add_argument(
         "--state", type=local, required=True, metavar="FILE", help="a JSON file with the state of the trainer in it"
     )
-    trimming.set_defaults(run=run_trim)
+    trimming.set_defaults(action=run_trim)
     dead_letters.add_actions(actions)
+
+
+def run(arguments: Namespace) -> int:
+    """Run the action."""
+    return arguments.action(arguments)
 
 
 @dataclass

@@ -21,7 +21,7 @@ from asyncdata.errors import PlanError, StageError
 from asyncdata.statistics.table import memory, time_of
 from asyncdata.system.optional_packages import require
 
-__all__ = ("add_parser", "run")
+__all__ = ("DESCRIPTION", "EXAMPLE", "add_arguments", "run")
 
 SIDES: Final = ("torch", "asyncdata")
 TURNS: Final = 2
@@ -40,11 +40,8 @@ num_workers=2).
 """
 
 
-def add_parser(commands: Any) -> None:
-    """Add `compare` to the subparsers of a command line."""
-    parser: ArgumentParser = commands.add_parser(
-        "compare", help="compare a DataLoader of PyTorch's with the drop-in", description=DESCRIPTION, epilog=EXAMPLE
-    )
+def add_arguments(parser: ArgumentParser) -> None:
+    """Add the arguments of `compare`."""
     parser.add_argument(
         "loader",
         metavar="FILE.py:NAME",
@@ -55,7 +52,6 @@ def add_parser(commands: Any) -> None:
     )
     parser.add_argument("--html", type=Path, metavar="FILE", help="write the table as a page, too")
     parser.add_argument("--side", choices=SIDES, help=SUPPRESS)
-    parser.set_defaults(run=run)
 
 
 class Measured(NamedTuple):

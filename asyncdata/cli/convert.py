@@ -17,7 +17,7 @@ from asyncdata.formats.tf_example import decode_example, make_example
 from asyncdata.redaction import redacted
 from asyncdata.storage import is_local
 
-__all__ = ("add_parser",)
+__all__ = ("DESCRIPTION", "EXAMPLE", "add_arguments", "run")
 
 DESCRIPTION = """
 Read files of any format that asyncdata inspect knows, and write them as shards of another format into a folder or a
@@ -33,11 +33,8 @@ Example: asyncdata convert 'data/*.jsonl' shards --to parquet
 """
 
 
-def add_parser(commands: Any) -> None:
-    """Add `convert` to the subparsers of a command line."""
-    parser: ArgumentParser = commands.add_parser(
-        "convert", help="write files as shards of another format", description=DESCRIPTION, epilog=EXAMPLE
-    )
+def add_arguments(parser: ArgumentParser) -> None:
+    """Add the arguments of `convert`."""
     parser.add_argument(
         "source", metavar="SOURCE", help="a file, a folder, a pattern in quotes, or a URL; in a bucket also a prefix"
     )
@@ -46,7 +43,6 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("--shards", type=int, metavar="N", help="the number of shards; without it a shard has 256 MiB")
     parser.add_argument("--compression", metavar="TYPE", help="GZIP, for Parquet also SNAPPY or ZSTD")
     add_storage_option(parser)
-    parser.set_defaults(run=run)
 
 
 def run(arguments: Namespace) -> int:

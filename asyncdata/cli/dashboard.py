@@ -6,14 +6,15 @@ import threading
 from argparse import ArgumentParser, Namespace
 from contextlib import suppress
 from math import inf
-from typing import Any, Final
+from typing import Final
 
+from asyncdata.cli import pipeline_file
 from asyncdata.cli.doctor import read
-from asyncdata.cli.pipeline_file import add_arguments, pipeline_of
+from asyncdata.cli.pipeline_file import pipeline_of
 from asyncdata.observe.dashboard_server import PORT, dashboard
 from asyncdata.observe.file_for_browsers import check_name
 
-__all__ = ("add_parser",)
+__all__ = ("DESCRIPTION", "EXAMPLE", "add_arguments", "run")
 
 DESCRIPTION: Final = """
 Read a pipeline, and serve a page that shows what its steps do, which one limits it, and what to change. Ctrl+C ends it.
@@ -25,15 +26,11 @@ has ds = ad.Dataset.list_files("*.jpg").map(decode).batch(32).
 """
 
 
-def add_parser(commands: Any) -> None:
-    """Add `dashboard` to the subparsers of a command line."""
-    parser: ArgumentParser = commands.add_parser(
-        "dashboard", help="see live what a pipeline does", description=DESCRIPTION, epilog=EXAMPLE
-    )
-    add_arguments(parser, inf)
+def add_arguments(parser: ArgumentParser) -> None:
+    """Add the arguments of `dashboard`."""
+    pipeline_file.add_arguments(parser, inf)
     parser.add_argument("--port", type=int, default=PORT, metavar="N", help=f"of the page (default {PORT}, 0: any)")
     parser.add_argument("--report", metavar="FILE.html", help="save the page there in the end")
-    parser.set_defaults(run=run)
 
 
 def run(arguments: Namespace) -> int:

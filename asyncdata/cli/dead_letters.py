@@ -27,7 +27,7 @@ def add_actions(actions: Any) -> None:
     listing: ArgumentParser = actions.add_parser("dead-letters", help="list the items that failed in a pipeline")
     listing.add_argument("path", type=local, metavar="PATH", help="the folder of the channel")
     listing.add_argument("ids", nargs="*", metavar="ID", help="show these items, with their errors")
-    listing.set_defaults(run=show)
+    listing.set_defaults(action=show)
     putting: ArgumentParser = actions.add_parser("put-back", help="send items that failed to the channel again")
     putting.add_argument("path", type=local, metavar="PATH", help="the folder of the channel")
     putting.add_argument("ids", nargs="*", metavar="ID", help="the items; all, without one")
@@ -36,7 +36,7 @@ def add_actions(actions: Any) -> None:
         metavar="URL",
         help="the address of /ingest of the service that has the channel open; the token is in ASYNCDATA_TOKEN",
     )
-    putting.set_defaults(run=put_back)
+    putting.set_defaults(action=put_back)
 
 
 def chosen(letters: DeadLetters, ids: Sequence[str]) -> list[Letter]:

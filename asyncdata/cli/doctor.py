@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -14,7 +14,7 @@ from asyncdata.iterator import DatasetIterator
 from asyncdata.statistics.bottleneck import Bottleneck, bottleneck_of
 from asyncdata.statistics.statistics import Statistics
 
-__all__ = ("add_parser", "observed", "present", "print_errors", "read", "run")
+__all__ = ("DESCRIPTION", "EXAMPLE", "add_arguments", "observed", "present", "print_errors", "read", "run")
 
 SHOWN: Final = 3
 
@@ -26,15 +26,6 @@ EXAMPLE: Final = """
 Example: asyncdata doctor pipeline.py:ds --step 0.05, as if a training step took 50 ms, where the file pipeline.py has
 ds = ad.Dataset.list_files("*.jpg").map(decode).batch(32).
 """
-
-
-def add_parser(commands: Any) -> None:
-    """Add `doctor` to the subparsers of a command line."""
-    parser: ArgumentParser = commands.add_parser(
-        "doctor", help="see what limits a pipeline", description=DESCRIPTION, epilog=EXAMPLE
-    )
-    add_arguments(parser)
-    parser.set_defaults(run=run)
 
 
 def run(arguments: Namespace) -> int:

@@ -7,7 +7,7 @@ import os
 import signal
 from argparse import ArgumentTypeError
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from asyncdata.cli.arguments import local
 from asyncdata.cli.shards import FORMATS, Shards
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from asyncdata.web.admission import Authenticate
 
-__all__ = ("add_parser",)
+__all__ = ("DESCRIPTION", "EXAMPLE", "add_arguments", "run")
 
 DESCRIPTION = """
 Receive items by HTTP and WebSocket (POST /ingest: JSON, NDJSON, MessagePack, bytes), and write them into shards, in a
@@ -40,11 +40,8 @@ http://127.0.0.1:8000/ingest
 """
 
 
-def add_parser(commands: Any) -> None:
-    """Add `ingest` to the subparsers of a command line."""
-    parser: ArgumentParser = commands.add_parser(
-        "ingest", help="write what is posted into shards", description=DESCRIPTION, epilog=EXAMPLE
-    )
+def add_arguments(parser: ArgumentParser) -> None:
+    """Add the arguments of `ingest`."""
     parser.add_argument("--to", required=True, metavar="DIR|URL", help="where the shards are written")
     parser.add_argument(
         "--spool",
@@ -61,7 +58,6 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "--shard-seconds", type=above_zero, default=60, metavar="S", help="how long a shard waits (default 60)"
     )
-    parser.set_defaults(run=run)
 
 
 def above_zero(text: str) -> int:

@@ -18,7 +18,7 @@ from asyncdata.formats.tf_example import decode_example
 from asyncdata.redaction import redacted
 from asyncdata.storage import size_of
 
-__all__ = ("add_parser", "described", "shortened", "shown")
+__all__ = ("DESCRIPTION", "EXAMPLE", "add_arguments", "described", "run", "shortened", "shown")
 
 DESCRIPTION = """
 Show what is at a path, a pattern, a URL or a prefix of a bucket: its format, the number of elements, the first
@@ -37,17 +37,13 @@ region=eu-central-1
 """
 
 
-def add_parser(commands: Any) -> None:
-    """Add `inspect` to the subparsers of a command line."""
-    parser: ArgumentParser = commands.add_parser(
-        "inspect", help="show what files hold, and what is damaged", description=DESCRIPTION, epilog=EXAMPLE
-    )
+def add_arguments(parser: ArgumentParser) -> None:
+    """Add the arguments of `inspect`."""
     parser.add_argument(
         "source", metavar="SOURCE", help="a file, a folder, a pattern in quotes, or a URL; in a bucket also a prefix"
     )
     add_storage_option(parser)
     parser.add_argument("--quick", action="store_true", help="read only the first element")
-    parser.set_defaults(run=run)
 
 
 @dataclass

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from argparse import ArgumentParser, Namespace
-from typing import Any, Final
+from typing import Final
 
 from asyncdata.cli.inspect import described, shortened, shown
 from asyncdata.cli.logs import logs_in
@@ -12,7 +12,7 @@ from asyncdata.cli.pipeline_file import pipeline_of
 from asyncdata.recorder.locations import words_of_record
 from asyncdata.recorder.log_reader import step_origin
 
-__all__ = ("add_parser",)
+__all__ = ("DESCRIPTION", "EXAMPLE", "add_arguments", "run")
 
 DESCRIPTION = """
 Show which records the element of one step had, from the log that Options(record=) wrote, and make the element again.
@@ -24,11 +24,8 @@ Example: asyncdata replay run.jsonl pipeline.py:ds --step 1200, where the run ha
 """
 
 
-def add_parser(commands: Any) -> None:
-    """Add `replay` to the subparsers of a command line."""
-    parser: ArgumentParser = commands.add_parser(
-        "replay", help="the records of a step, and its element again", description=DESCRIPTION, epilog=EXAMPLE
-    )
+def add_arguments(parser: ArgumentParser) -> None:
+    """Add the arguments of `replay`."""
     parser.add_argument("log", metavar="RUN.jsonl", help="the log of one rank")
     parser.add_argument("pipeline", metavar="FILE.py:NAME", help="the pipeline: a dataset in that file, or a function")
     parser.add_argument("--step", type=int, required=True, metavar="N", help="the number of the element in its epoch")
@@ -36,7 +33,6 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "--records", action="store_true", help="print only the records, one a line, as Dataset.exclude reads them"
     )
-    parser.set_defaults(run=run)
 
 
 def run(arguments: Namespace) -> int:

@@ -12,7 +12,7 @@ from asyncdata.recorder.locations import words_of_record
 from asyncdata.recorder.log_reader import ticket_of
 from asyncdata.runtime.tickets import encode
 
-__all__ = ("add_parser",)
+__all__ = ("DESCRIPTION", "EXAMPLE", "add_arguments", "run")
 
 DESCRIPTION = """
 Show in which steps of which ranks and epochs a record was delivered, from the logs that Options(record=) wrote: also in
@@ -25,11 +25,8 @@ ad.Options(record="run.jsonl").
 """
 
 
-def add_parser(commands: Any) -> None:
-    """Add `trace-record` to the subparsers of a command line."""
-    parser: ArgumentParser = commands.add_parser(
-        "trace-record", help="the steps in which a record was delivered", description=DESCRIPTION, epilog=EXAMPLE
-    )
+def add_arguments(parser: ArgumentParser) -> None:
+    """Add the arguments of `trace-record`."""
     parser.add_argument(
         "record",
         type=name_and_number,
@@ -38,7 +35,6 @@ def add_parser(commands: Any) -> None:
     )
     parser.add_argument("pipeline", metavar="FILE.py:NAME", help="the pipeline: a dataset in that file, or a function")
     parser.add_argument("logs", nargs="+", metavar="RUN.jsonl", help="logs of all ranks, or patterns")
-    parser.set_defaults(run=run)
 
 
 def name_and_number(text: str) -> tuple[str, int | None]:

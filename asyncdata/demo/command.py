@@ -6,7 +6,7 @@ import glob
 from argparse import ArgumentTypeError
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from asyncdata.demo.classifier import new_classifier, one_core
 from asyncdata.demo.extra import require
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from asyncdata.demo.pipelines import Job
 
-__all__ = ("add_parser", "run")
+__all__ = ("DESCRIPTION", "EXAMPLE", "add_arguments", "run")
 
 DESCRIPTION: Final = """
 Train a small classifier on images from TFRecord shards, with an asyncdata pipeline and with a naive one, and compare
@@ -29,16 +29,11 @@ them. Then stop a training and resume it. The classifier uses PyTorch if it is i
 patches of two photographs, written on first use; the classifier learns which photograph a patch is from.
 """
 
+EXAMPLE: Final = "Example: asyncdata demo --epochs 2 --no-naive"
 
-def add_parser(commands: Any) -> None:
-    """Add `demo` to the subparsers of a command line."""
-    parser: ArgumentParser = commands.add_parser("demo", help="train on real images", description=DESCRIPTION)
-    parser.add_argument(
-        "--data",
-        metavar="PATTERN",
-        help="your own shards instead: TFRecord files of tf.Example with the features 'image' (an encoded image) and "
-        "'label' (an integer from 0); a fifth of the records is held out to measure accuracy",
-    )
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Add the arguments of `demo`."""
     parser.add_argument("--epochs", type=positive, default=5, metavar="N", help="passes over the data (default 5)")
     parser.add_argument("--batch-size", type=positive, default=64, metavar="N", help="images in a step (default 64)")
     parser.add_argument("--no-naive", action="store_true", help="leave out the naive run")
@@ -46,7 +41,6 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "--timeline", type=Path, metavar="FILE", help="where to draw what ran when (default: timeline.svg in the cache)"
     )
-    parser.set_defaults(run=run)
 
 
 def positive(text: str) -> int:
