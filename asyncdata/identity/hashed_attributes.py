@@ -10,6 +10,8 @@ from functools import cached_property, lru_cache, partial
 from types import CodeType, FunctionType
 from typing import Any, Final, cast
 
+from asyncdata.elements.tree import named_slots
+
 __all__ = ("attributes_of", "is_own", "is_users", "keywords_of", "used")
 
 READING: Final = frozenset({"block_bytes", "indexes", "max_record_bytes", "storage", "storage_options"})
@@ -50,7 +52,7 @@ def attributes_of(value: Any, kind: type[Any], method: str | None = None) -> dic
         return {name: getattr(value, name) for name in names}
     found = dict(instance_dict(value))
     for base in kind.__mro__:
-        for name in slots_of(base):
+        for name in named_slots(base):
             with suppress(AttributeError):
                 found[name] = object.__getattribute__(value, name)
     return {name: held for name, held in found.items() if name not in assigned(kind, method)}
@@ -63,13 +65,6 @@ def instance_dict(value: Any) -> dict[str, Any]:
     except AttributeError:
         return {}
     return cast("dict[str, Any]", found) if type(found) is dict else {}
-
-
-def slots_of(kind: type[Any]) -> tuple[str, ...]:
-    """Return the names of the slots of a class."""
-    names: Any = vars(kind).get("__slots__", ())
-    found = (names,) if isinstance(names, str) else tuple(names)
-    return tuple([name for name in found if name not in {"__dict__", "__weakref__"}])
 
 
 def counted_attributes(kind: type[Any]) -> tuple[str, ...]:

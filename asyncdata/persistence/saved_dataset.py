@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from io import FileIO
 from itertools import chain
 from pathlib import Path
-from typing import Any, ClassVar, Final, Protocol, Self, TypeAlias
+from typing import Any, ClassVar, Final, Self, TypeAlias
 
 from asyncdata.errors import DataLossError, PlanError, ResumeError, StructureError
 from asyncdata.executors.function_call import Call
@@ -25,6 +25,7 @@ from asyncdata.graph.node import PHYSICAL, Node, check_count
 from asyncdata.identity.content_hash import changed, contents_of
 from asyncdata.persistence.record_reader import decoded, elements_at
 from asyncdata.persistence.record_writer import GROUP_BYTES, framed, size_in_arrays
+from asyncdata.persistence.shards import Iterated
 from asyncdata.runtime.block import Block, Blocks, Demand
 from asyncdata.runtime.json_text import parse_json
 from asyncdata.runtime.tickets import Position, Ticket
@@ -56,14 +57,6 @@ GROUP: Final = 512
 
 SECONDS: Final = 5.0
 """How often it is written down how far the saving has come."""
-
-
-class Iterated(Protocol):
-    """A dataset, as this lower layer sees it."""
-
-    def iterate(self, *, state: Mapping[str, Any] | None = None) -> Any:
-        """Return an iterator, from a state on if there is one."""
-        ...
 
 
 NextBlock: TypeAlias = Callable[[Any, int], Block | None]

@@ -22,7 +22,7 @@ from asyncdata.storage.cached import blocking
 from asyncdata.storage.sinks import Sink, check_writable, sink_for
 from asyncdata.system.checksum import has_checksum, with_checksum
 
-__all__ = ("ShardedWrite",)
+__all__ = ("Iterated", "ShardedWrite")
 
 WRITE_BYTES: Final = 1 << 20
 MANIFEST: Final = ".asyncdata-write.json"

@@ -11,13 +11,12 @@ import time
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from urllib.parse import quote
 
 from asyncdata.errors import DataLossError, PlanError
 from asyncdata.redaction import redacted
 from asyncdata.storage.base import BLOCK_BYTES, Entry, Runner, Stream
-from asyncdata.storage.folder_listing import Item, objects_by_folder
 from asyncdata.storage.options import StorageOptions
 from asyncdata.storage.patterns import Pattern
 from asyncdata.storage.read_ahead import LARGEST_PART, ObjectPart, ReadAhead
@@ -42,6 +41,9 @@ if TYPE_CHECKING:
     from asyncdata.storage.without_length import ChunkedDownload
 
 __all__ = ("ObjectStore", "Writable", "check_not_forked")
+
+Item: TypeAlias = tuple[str, Entry]
+"""The path of an object, and its entry."""
 
 INSTALL: Final = "'asyncdata[remote]'"
 
@@ -164,8 +166,28 @@ class ObjectStore:
                 after = page[-1][0]
                 yield from self.files([item for item in page if matcher.matches(item[0])])
         except KeyUnreadableError:
-            for page in objects_by_folder(self, pattern):
+            for page in self.by_folder(pattern):
                 yield from self.files([item for item in page if item[0] > after and matcher.matches(item[0])])
+
+    def by_folder(self, pattern: str, folder: str = "") -> Iterator[list[Item]]:
+        """Yield the objects in a folder that a pattern below it may match, sorted, in lists: more than match.
+
+        Only the folders are listed that the pattern matches so far, one request or more for each.
+        """
+        part, _, rest = pattern.partition("/")
+        begin = f"{folder}/" if folder else ""
+        if part == "**":
+            yield from self.below(begin, "")
+        elif (matcher := Pattern(part)).plain:
+            yield from self.by_folder(rest, begin + part) if rest else iter([[*self.find(begin + part)]])
+        else:
+            objects, folders = self.level(folder)
+            if not rest:
+                yield sorted(objects)
+                return
+            for inner in sorted(folders, key=lambda path: path + "/"):
+                if matcher.matches(inner.removeprefix(begin)):
+                    yield from self.by_folder(rest, inner)
 
     def files(self, found: Sequence[Item]) -> Iterator[Entry]:
         """Yield the entries of objects, without markers of folders.
