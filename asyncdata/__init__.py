@@ -32,8 +32,8 @@ Names in brackets are the files to begin with.
     planning/         what becomes of a plan before it runs: rewrite rules (optimizer), steps that a cluster runs
     observe/          traces, pictures of the plan, metrics, the dashboard (its numbers are those of statistics/)
     process_engine/   a pipeline in a process of its own
-    states            what states hold, whether they fit a pipeline, merging them
-    checkpoint        states in files
+    states            what states hold, and whether they fit a pipeline
+    checkpoint        states in files, merging them
     epochs            which epoch comes next
     persistence/      elements on disk: caches, snapshots, saved datasets, shards
     grouping          the methods of Dataset that put elements together, or take them apart

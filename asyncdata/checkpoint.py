@@ -8,15 +8,17 @@ from __future__ import annotations
 import errno
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, cast
 
 from asyncdata.errors import PlanError, ResumeError
+from asyncdata.identity.state_merging import merged
 from asyncdata.runtime.json_text import parse_json
+from asyncdata.runtime.resharding import Share
 from asyncdata.runtime.tickets import END, Position
 from asyncdata.sources.file_list_digest import label_text
-from asyncdata.states import checked, merge_states, share_in
+from asyncdata.states import checked
 from asyncdata.storage import local_path, write_atomically
 from asyncdata.storage.regular_file import is_regular
 from asyncdata.system.checksum import has_checksum, with_checksum
@@ -108,7 +110,7 @@ def save_share(folder: str | os.PathLike[str], state: Mapping[str, Any], checkpo
 
 def share_file(state: Mapping[str, Any]) -> str:
     """Return the name of the file that holds the state of one share."""
-    shares = dict.fromkeys(map(share_in, checked(state)["shares"]))
+    shares = dict.fromkeys(map(Share._make, checked(state)["shares"]))
     return f"asyncdata{''.join(f'-{share.number}-of-{share.num_shards}' for share in shares)}.json"
 
 
@@ -145,6 +147,27 @@ def load_shares(folder: str | os.PathLike[str]) -> dict[str, Any]:
     return {"ranks": states}
 
 
+def merge_states(states: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Merge the states of all processes that read shares of a dataset into one, wherever each stopped.
+
+    Another number of processes can resume from it; each builds the same pipeline with its own `shard(num_shards,
+    index)`. Elements that were not delivered are divided between them, in another order; nothing is lost or repeated.
+    All states must be of the same epoch. `ResumeError` if they do not belong together.
+
+    >>> import asyncdata as ad
+    >>> def share(count, index):
+    ...     return ad.Dataset.range(12).shard(count, index).batch(2)
+    >>> states = []
+    >>> for index in range(3):
+    ...     with share(3, index).iterate() as batches:
+    ...         _ = next(batches)
+    ...         states.append(batches.state_dict())
+    >>> [list(share(2, index).iterate(state=merge_states(states))) for index in range(2)]
+    [[array([6, 8]), array([10])], [array([7, 9]), array([11])]]
+    """
+    return merged([checked(state) for state in states])
+
+
 def inspect_state(state: Mapping[str, Any]) -> str:
     """Return a readable text of a state.
 
@@ -161,7 +184,7 @@ def inspect_state(state: Mapping[str, Any]) -> str:
     position = checked(state)["position"]
     shown = "at the beginning" if position is None else "at the end" if position == END else readable(position)
     size = len(json.dumps(state, separators=(",", ":")))
-    shares = ", ".join(f"{share.number} of {share.num_shards}" for share in map(share_in, state["shares"]))
+    shares = ", ".join(f"{share.number} of {share.num_shards}" for share in map(Share._make, state["shares"]))
     rows = {
         "plan": " → ".join(map(label_text, state["plan"])),
         **({"shares": f"{len(position or ())} merged" if "merged" in state else shares} if shares else {}),

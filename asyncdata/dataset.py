@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal, Never, TypeVar, overload
@@ -42,7 +41,7 @@ from asyncdata.sources.in_memory import Chosen, Counter, Items, Random, Range, S
 from asyncdata.states import ResumePoint, chosen_seeds, fingerprint, place_of, place_of_origins, plan_of_next_epoch
 from asyncdata.transformations import Transformations, dataset_for
 from asyncdata.transforms.map import Map
-from asyncdata.transforms.prefetch_to_device import check_last, split_at_device
+from asyncdata.transforms.prefetch_to_device import check_last, take_few
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -792,12 +791,9 @@ class Dataset(Transformations[T_co]):
 
     def _few(self, count: int) -> list[T_co]:
         """Return the first elements of the first epoch; without an event loop, where no step may wait."""
-        epoch, (host, device) = self._epochs.first, split_at_device(self._plan)
-        if device is not None:  # which is the last step; each element has memory of its own
-            few = replace(device, input=self._part(host).take(count).plan, mode="fresh", static=None)
-            return first_epoch(self._part(few), epoch)
-        by_hand = self._planner.runs_by_hand(self._plan)
-        return first_epoch(self.take(count), epoch) if by_hand is None else elements_by_hand(by_hand, count, epoch)
+        epoch, by_hand = self._epochs.first, self._planner.runs_by_hand(self._plan)
+        few = self._part(take_few(self._plan, count))
+        return first_epoch(few, epoch) if by_hand is None else elements_by_hand(by_hand, count, epoch)
 
     def reduce(self, initial_state: U, reduce_func: Callable[[U, T_co], U]) -> U:
         """Fold all elements into one value, now: `state = reduce_func(state, element)`, by a plain function.

@@ -33,7 +33,6 @@ __all__ = (
     "checked",
     "chosen_seeds",
     "fingerprint",
-    "merge_states",
     "origin_of",
     "place_of",
     "place_of_origins",
@@ -41,7 +40,6 @@ __all__ = (
     "plan_of_next_epoch",
     "plan_of_worker",
     "seeds_of",
-    "share_in",
     "shares_of",
     "state_header",
     "state_of",
@@ -63,11 +61,6 @@ SIMILAR: Final = (
 
 FILES: Final = " files #"
 """What the text of a list of files has."""
-
-HINTS: Final = {
-    "seeds": "; give every process the same seed",
-    "mixtures": "; give every process the same datasets and weights, and call set_weights at the same step in all",
-}
 
 SHARE_OF_WORKER: Final = "shard()"
 
@@ -268,6 +261,8 @@ def state_of_share(state: Any, shares: list[Share]) -> Any:
     merged."""
     if not isinstance(state, Mapping) or "ranks" not in state:
         return cast("Any", state)
+    from asyncdata.identity.state_merging import dealt_places, has_nested_shares, merged, shares_of_all
+
     states = list[Any]()
     for one in cast("Mapping[str, list[Any]]", state)["ranks"]:
         if checked(one) not in states:  # several processes may read the same share
@@ -276,15 +271,15 @@ def state_of_share(state: Any, shares: list[Share]) -> Any:
     alike = [one for one in states if {*map(tuple, one["shares"])} == {*map(tuple, mine)}]  # also with other datasets
     own = next((one for one in states if one["shares"] == mine), alike[0] if alike else None)
     of_each_share = {str(one["shares"]): one for one in states}
-    if own is not None and len(of_each_share) > 1 and not has_nested_shares(columns_of([*of_each_share.values()])):
+    if own is not None and len(of_each_share) > 1 and not has_nested_shares(shares_of_all([*of_each_share.values()])):
         dealt_places([*of_each_share.values()])
-    return own or merge_states(states)
+    return own or merged(states)
 
 
 def check_shares(saved: Mapping[str, Any], shares: list[Share]) -> None:
     """Raise if the state is another share's."""
     same_number(saved["shares"], shares)
-    for was, now in zip(map(share_in, saved["shares"]), shares, strict=True):
+    for was, now in zip(map(Share._make, saved["shares"]), shares, strict=True):
         if was != now:
             raise ResumeError(
                 f"the state is of {was}, but this pipeline is {now}; to resume with another number of shares, merge "
@@ -298,12 +293,6 @@ def same_number(was: Sequence[Any], now: Sequence[Share]) -> None:
         raise ResumeError(f"the state is of {len(was)} shares, but the pipeline has {len(now)}")
 
 
-def share_in(saved: Any) -> Share:
-    """Return one of the shares in a state."""
-    count, index = saved
-    return Share(count, index)
-
-
 def resharded(plan: Node, saved: Mapping[str, Any], shares: list[Share]) -> ResumePoint:
     """Return where one share starts among the undelivered elements of shares whose states were merged."""
     from asyncdata.identity.mixtures import check_same_datasets
@@ -313,14 +302,15 @@ def resharded(plan: Node, saved: Mapping[str, Any], shares: list[Share]) -> Resu
     places: Any = saved["merged"]
     merged = [*map(natural, cast("list[Any]", places) if isinstance(places, list) else [places])]
     outermost = outermost_shares(plan)
-    others = [place for place in merged if place not in outermost and share_in(saved["shares"][place]).num_shards > 1]
+    saved_shares = [*map(Share._make, saved["shares"])]
+    others = [place for place in merged if place not in outermost and saved_shares[place].num_shards > 1]
     if others or not {*outermost} <= {*merged}:
         raise ResumeError(
-            f"the states are of each {share_in(saved['shares'][merged[-1]])}, but another shard() comes after it or "
+            f"the states are of each {saved_shares[merged[-1]]}, but another shard() comes after it or "
             "beside it, whose shares are fixed: the number of shares cannot change in the middle of an epoch"
         )
     share = shares[outermost[-1]]
-    for place, (was, now) in enumerate(zip(map(share_in, saved["shares"]), shares, strict=True)):
+    for place, (was, now) in enumerate(zip(saved_shares, shares, strict=True)):
         if now != share if place in outermost else was != now:
             raise ResumeError(
                 f"the states are of {was}, but this pipeline is {now}; they were merged over another shard()"
@@ -342,117 +332,6 @@ def outermost_shares(plan: Node) -> list[int]:
         return inner if node.share is None else [next(numbers)]
 
     return visit(plan)
-
-
-def merge_states(states: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Merge the states of all processes that read shares of a dataset into one, wherever each stopped.
-
-    Another number of processes can resume from it; each builds the same pipeline with its own `shard(num_shards,
-    index)`. Elements that were not delivered are divided between them, in another order; nothing is lost or repeated.
-    All states must be of the same epoch. `ResumeError` if they do not belong together.
-
-    >>> import asyncdata as ad
-    >>> def share(count, index):
-    ...     return ad.Dataset.range(12).shard(count, index).batch(2)
-    >>> states = []
-    >>> for index in range(3):
-    ...     with share(3, index).iterate() as batches:
-    ...         _ = next(batches)
-    ...         states.append(batches.state_dict())
-    >>> [list(share(2, index).iterate(state=merge_states(states))) for index in range(2)]
-    [[array([6, 8]), array([10])], [array([7, 9]), array([11])]]
-    """
-    saved = [checked(state) for state in states]
-    if not saved:
-        raise ResumeError("merge_states needs the states of all shares, got none")
-    if any("merged" in state for state in saved):
-        raise ResumeError("merge_states needs the states of iterators, but one of these is merged already")
-    same(saved, "plan")
-    places, order = dealt_places(saved)
-    check_others(columns_of(saved), places)
-    for name in ("epoch", "seeds", "mixtures", "excluded"):  # of states that are all shares of one dataset
-        same(saved, name)
-    runs = sorted({one for state in saved for one in state.get("run", ())})
-    return with_checksum(
-        {
-            **saved[0],
-            **({"run": runs} if runs else {}),
-            "merged": places if len(places) > 1 else places[0],
-            "delivered": sum(state["delivered"] for state in saved),
-            "each": [saved[number]["delivered"] for number in order],
-            "position": [saved[number]["position"] for number in order],
-        }
-    )
-
-
-def same(states: Sequence[Mapping[str, Any]], name: str) -> None:
-    """Raise unless all states are equal in this."""
-    for number, state in enumerate(states):
-        first, other = states[0].get(name), state.get(name)
-        if other != first:
-            what, first, other = (name, first, other) if name != "mixtures" else weights_that_differ(first, other)
-            raise ResumeError(
-                f"the states cannot be merged: {what} is {first} in the first and {other} in number {number}"
-                f"{HINTS.get(name, '')}"
-            )
-
-
-def weights_that_differ(first: Any, other: Any) -> tuple[str, Any, Any]:
-    """Return what differs in what two states say of their mixtures, with both values: the weights given, if only these
-    do."""
-    with suppress(TypeError, IndexError, KeyError, AttributeError):  # a state may be damaged
-        pairs = [(one[1], two[1]) for one, two in zip(first, other) if one != two]
-        if pairs and all({**one, "set": 0} == {**two, "set": 0} for one, two in pairs):
-            one, two = pairs[0]
-            return "the last call of set_weights", one.get("set", "none"), two.get("set", "none")
-    return "mixtures", first, other
-
-
-def columns_of(states: Sequence[Mapping[str, Any]]) -> list[tuple[Share, ...]]:
-    """Return for each `shard()` of the plan which share of it each state is of."""
-    same_count = {len(state["shares"]) for state in states}
-    if len(same_count) > 1:
-        raise ResumeError(f"the states are not of one pipeline: they are of {sorted(same_count)} shares")
-    return list(zip(*[map(share_in, state["shares"]) for state in states], strict=True))
-
-
-def has_nested_shares(columns: Sequence[tuple[Share, ...]]) -> bool:
-    """Return whether there are all shares of each `shard()` that is not the same in all states, and in each of these
-    shares all of the next one."""
-    differing = [shares for shares in dict.fromkeys(columns) if len({*shares}) > 1]
-    return has_all({*zip(*differing, strict=True)})
-
-
-def has_all(rows: set[tuple[Share, ...]]) -> bool:
-    """Return whether rows have all shares, first of one `shard()`, then within each share of the next one."""
-    if () in rows:
-        return True
-    rest: dict[Share, set[tuple[Share, ...]]] = {}
-    for share, *inner in rows:
-        rest.setdefault(share, set()).add(tuple(inner))
-    count = len(rest)
-    return {*rest} == {Share(count, number) for number in range(count)} and all(map(has_all, rest.values()))
-
-
-def dealt_places(states: Sequence[Mapping[str, Any]]) -> tuple[list[int], list[int]]:
-    """Return the `shard()`s of the plan whose shares the states are, and the number of the state of each share."""
-    columns = columns_of(states)
-    for shares in reversed(columns):
-        if sorted(shares) == [Share(len(states), index) for index in range(len(states))]:
-            places = [place for place, others in enumerate(columns) if others == shares]
-            return places, sorted(range(len(states)), key=lambda number: shares[number].number)
-    found = "; ".join(dict.fromkeys(", ".join(map(str, shares)) for shares in columns)) or "no shard() at all"
-    raise ResumeError(f"merge_states needs one state of each share of one shard(), got {found}")
-
-
-def check_others(columns: Sequence[tuple[Share, ...]], places: Sequence[int]) -> None:
-    """Raise unless the states that are merged over some `shard()`s are of one share of every other one."""
-    for place, shares in enumerate(columns):
-        if place not in places and len({*shares}) > 1:
-            raise ResumeError(
-                f"the states cannot be merged: they are of each {columns[places[-1]][0]}, and of several of another "
-                f"shard(): {', '.join(map(str, shares))}"
-            )
 
 
 def checked(state: Any) -> Mapping[str, Any]:

@@ -243,7 +243,6 @@ ELEMENTS = {
     ("states.origin_of", "step"): "makes an origin of it",
     ("states.origin_of", "ticket"): "likewise",
     ("states.origin_of", "state_header"): "likewise",
-    ("states.share_in", "saved"): "makes a share of it",
     ("states.state_of", "position"): "makes a state of it",
     ("states.state_of", "state_header"): "likewise",
 }
@@ -337,9 +336,8 @@ CALLS: dict[str, dict[str, Any]] = {
     "checkpoint.save": {"path": "a.state", "state": {"version": 0}},
     "checkpoint.save_share": {"folder": "shares", "state": {}},
     "states.checked": {"state": iter(numbers()).state_dict()},
-    "states.merge_states": {"states": []},
+    "checkpoint.merge_states": {"states": []},
     "states.seeds_of": {"plan": numbers().plan},
-    "states.share_in": {"saved": [2, 0]},
     "checkpoint.share_file": {"state": iter(numbers()).state_dict()},
     "states.shares_of": {"plan": numbers().plan},
     "states.state_header": {"place": place_of(**BEGUN), "options": ad.Options()},

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from asyncdata.errors import PlanError
 from asyncdata.graph.node import PHYSICAL, Node, OneForOne, Planned, check_count
 from asyncdata.graph.stages import Stage
+from asyncdata.transforms.take import Take
 
-__all__ = ("MODES", "PrefetchToDevice", "check_last", "split_at_device")
+__all__ = ("MODES", "PrefetchToDevice", "check_last", "split_at_device", "take_few")
 
 MODES: Final = ("fresh", "ring")
 
@@ -70,3 +71,10 @@ def split_at_device(plan: Node) -> tuple[Node, PrefetchToDevice | None]:
     """Return the part of a plan that runs on the host, and the step that copies its elements to a device, if there is
     one."""
     return (plan.input, plan) if isinstance(plan, PrefetchToDevice) else (plan, None)
+
+
+def take_few(plan: Node, count: int) -> Node:
+    """Return the plan of a few first elements to look at; each on a device has memory of its own."""
+    host, device = split_at_device(plan)
+    few = Take(host, count)
+    return few if device is None else replace(device, input=few, mode="fresh", static=None)
