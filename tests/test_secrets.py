@@ -329,7 +329,6 @@ CALLS: dict[str, dict[str, Any]] = {
     "checkpoint.inspect_state": {"state": iter(numbers()).state_dict()},
     "checkpoint.load": {"path": "missing"},
     "checkpoint.load_shares": {"folder": "missing"},
-    "checkpoint.merge_states": {"states": []},
     "states.place_of": BEGUN,
     "states.plan_labels": {"plan": numbers().plan},
     "states.plan_of_next_epoch": {"plan": numbers().plan},

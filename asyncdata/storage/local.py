@@ -78,7 +78,7 @@ class LocalStore:
 
     def head(self, path: str) -> Entry:
         """Return the file's size; `IsADirectoryError` for a folder."""
-        return Entry(path, file_size(path))
+        return Entry(path, path_status(path).st_size)
 
     def stream(
         self,
@@ -93,8 +93,8 @@ class LocalStore:
         `DataLossError` if the file becomes shorter meanwhile.
         """
         if runner is None:
-            return FileStream(path, block_bytes, offset, None)
-        return FileStream(path, block_bytes, offset, runner.executor, open_files=runner.open_files)
+            return FileStream(path, block_bytes, offset, None, quick=self.quick)
+        return FileStream(path, block_bytes, offset, runner.executor, open_files=runner.open_files, quick=self.quick)
 
     async def read(self, path: str, start: int = 0, length: int | None = None) -> bytes:
         """Return the file, or `length` bytes from `start` on; `DataLossError` if it ends before.
@@ -124,6 +124,30 @@ class QuickReads:
 
     def read(self, path: str, start: int, length: int | None) -> bytes | None:
         """Return a file's content, or `None` if a thread should read it."""
+        size = self.size_of(path)
+        if size is None or (descriptor := self.open(path)) is None:
+            return None
+        wanted = size - start if length is None else length
+        try:
+            if not 0 < wanted <= LARGEST_QUICK:
+                return None
+            buffer = bytearray(wanted + (length is None))  # one byte more, as the file may be another one by now
+            return bytes(buffer[:wanted]) if os.preadv(descriptor, [buffer], start, NOWAIT) == wanted else None
+        except OSError:  # it is not in the page cache, or the file system cannot say
+            return None
+        finally:
+            os.close(descriptor)
+
+    def size_of(self, path: str) -> int | None:
+        """Return the size of a regular file; `None` for what may block when it is opened, or cannot be."""
+        try:
+            status = os.stat(path)
+        except (OSError, ValueError):  # the thread raises it again
+            return None
+        return status.st_size if stat.S_ISREG(status.st_mode) else None
+
+    def open(self, path: str) -> int | None:
+        """Return a descriptor of a regular file, or `None` if a thread should open it."""
         if not NOWAIT or self.others > 0:
             self.others -= 1
             return None
@@ -137,16 +161,7 @@ class QuickReads:
             self.watched = WATCHED
         else:
             self.watched -= 1
-        try:
-            size = os.fstat(descriptor).st_size - start if length is None else length
-            if not 0 < size <= LARGEST_QUICK:
-                return None
-            buffer = bytearray(size)
-            return bytes(buffer) if os.preadv(descriptor, [buffer], start, NOWAIT) == size else None
-        except OSError:  # it is not in the page cache, or the file system cannot say
-            return None
-        finally:
-            os.close(descriptor)
+        return descriptor
 
 
 def read_part(path: str, start: int, length: int | None) -> bytes:
@@ -207,8 +222,9 @@ class FileStream:
     """Reads a file in blocks into one buffer, opening it at the first read; safe to close while a thread reads.
 
     What is not in the page cache is awaited: aiofiles calls `read` in a thread of `executor`, by default of the loop's.
-    A `descriptor` of the file is closed with the stream. If more files are open than `open_files` allows, it is closed
-    between two blocks, and opened again.
+    A `descriptor` of the file is closed with the stream. A regular file is opened by `quick` after `begin`, as long as
+    that is fast, so that a small one in the page cache needs no thread. If more files are open than `open_files`
+    allows, it is closed between two blocks, and opened again.
     """
 
     def __init__(
@@ -219,6 +235,7 @@ class FileStream:
         executor: Executor | None,
         descriptor: int = -1,
         open_files: OpenFiles | None = None,
+        quick: QuickReads | None = None,
     ) -> None:
         self._path = path
         self._file: io.FileIO | None = None if descriptor < 0 else io.FileIO(descriptor)
@@ -230,6 +247,8 @@ class FileStream:
         self._cached_reads = hasattr(os, "RWF_NOWAIT")
         self._closing = False
         self._open_files = open_files
+        self._quick = quick
+        self._regular = False
         self._suspended: os.stat_result | None = None
         """What the file was like when it was closed between two blocks."""
         self._busy = Lock()  # held while a thread uses the file
@@ -237,9 +256,11 @@ class FileStream:
     async def begin(self) -> Entry:
         """Return the file's entry; its size is -1 if it cannot be had, and the first read raises the reason."""
         try:
-            return Entry(self._path, file_size(self._path))
+            status = path_status(self._path)
         except OSError:
             return Entry(self._path)
+        self._regular = stat.S_ISREG(status.st_mode)
+        return Entry(self._path, status.st_size)
 
     def __aiter__(self) -> Self:
         return self
@@ -248,8 +269,9 @@ class FileStream:
         try:
             if self._open_files is not None:
                 self._open_files.use(self)
-            size = self.peek(self._buffer, self._offset) if self._buffer else 0
-            block: memoryview = self._advanced(size) if size else await self._awaited.read()
+            block = self._read_cached()
+            if block is None:
+                block = cast("memoryview", await self._awaited.read())
         except BaseException:
             self.close()
             raise
@@ -264,15 +286,29 @@ class FileStream:
 
     def peek(self, buffer: bytearray | memoryview, offset: int) -> int:
         """Fill `buffer` from `offset` on with bytes in the page cache; return how many there were."""
+        return max(0, self._fill_cached(buffer, offset))
+
+    def _fill_cached(self, buffer: bytearray | memoryview, offset: int) -> int:
+        """Do what `peek` does; return -1 if a thread should read, 0 only at the end of the file."""
         if self._file is None or not self._cached_reads:
-            return 0
+            return -1
         try:
             return os.preadv(self._file.fileno(), [buffer], offset, os.RWF_NOWAIT)
         except BlockingIOError:
-            return 0
+            return -1
         except OSError:  # the file system does not support it; `read` raises any other error again
             self._cached_reads = False
-            return 0
+            return -1
+
+    def _read_cached(self) -> memoryview | None:
+        """Return the next block, an empty one at the end of the file, or `None` if a thread should read it."""
+        if self._file is None and self._regular and self._quick is not None and not self._closing:
+            descriptor = self._quick.open(self._path)
+            if descriptor is not None:
+                self._file = io.FileIO(descriptor)
+                self._open()
+        size = self._fill_cached(self._buffer, self._offset) if self._buffer else -1
+        return self._advanced(size) if size > 0 or (size == 0 and self._offset >= self._size) else None
 
     def read_at(self, offset: int, size: int) -> bytes:
         """Return `size` bytes at `offset`, fewer at the end or where they cannot be read; in the caller's thread."""
@@ -361,12 +397,12 @@ class FileStream:
         return memoryview(self._buffer)[:size]
 
 
-def file_size(path: str) -> int:
-    """Return the size of a file; `IsADirectoryError` for a folder, whose size says nothing."""
+def path_status(path: str) -> os.stat_result:
+    """Return the status of a file; `IsADirectoryError` for a folder, whose size says nothing."""
     status = os.stat(path)
     if stat.S_ISDIR(status.st_mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
-    return status.st_size
+    return status
 
 
 class RandomFile:

@@ -330,11 +330,12 @@ class Reads:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.offsets: list[int] = []
         self.opened: list[str] = []
-        offsets, opened, preadv, pread = self.offsets, self.opened, os.preadv, os.pread
+        offsets, opened, preadv, pread, openat = self.offsets, self.opened, os.preadv, os.pread, os.open
 
         class Noting(io.FileIO):
-            def __init__(self, path: str) -> None:
-                opened.append(path)
+            def __init__(self, path: str | int) -> None:
+                if isinstance(path, str):
+                    opened.append(path)
                 super().__init__(path)
 
             def readinto(self, buffer: Any) -> int | None:
@@ -349,7 +350,12 @@ class Reads:
             offsets.append(offset)
             return pread(fd, size, offset)
 
+        def noting_open(path: str, *arguments: Any, **more: Any) -> int:
+            opened.append(path)
+            return openat(path, *arguments, **more)
+
         monkeypatch.setattr(io, "FileIO", Noting)
+        monkeypatch.setattr(os, "open", noting_open)
         monkeypatch.setattr(os, "preadv", noting_preadv)
         monkeypatch.setattr(os, "pread", noting_pread)
 

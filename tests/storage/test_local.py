@@ -146,7 +146,51 @@ class TestStream:
             job()
 
         assert b"".join(await pieces(path, block_bytes=len(content) // 4, runner=Runner(run))) == content
-        assert len(calls) == (2 if cache == "cached" else 5)  # the first block, what is not cached, and the end
+        assert (
+            len(calls) == {"cached": 1, "disk": 5, "unable": 5}[cache]
+        )  # the first block, what is not cached, the end
+
+    async def test_needs_no_thread_for_what_is_cached(self, path: str, cache: str) -> None:
+        calls: list[Callable[[], Any]] = []
+
+        def run(job: Callable[[], None]) -> None:
+            calls.append(job)
+            job()
+
+        async with aclosing(LocalStore().stream(path, len(content) // 4, runner=Runner(run))) as stream:
+            await stream.begin()
+            assert b"".join([bytes(block) async for block in stream]) == content
+        assert len(calls) == {"cached": 0, "disk": 5, "unable": 5}[cache]
+
+    async def test_what_may_block_is_opened_in_a_thread(self, tmp_path: Path) -> None:
+        path = str(tmp_path / "pipe")
+        os.mkfifo(path)  # nobody writes into it
+        local = LocalStore()
+        assert local.quick.read(path, 0, None) is None
+
+        def run(_: Callable[[], None]) -> None:
+            raise LookupError("in a thread")
+
+        async with aclosing(local.stream(path, runner=Runner(run))) as stream:
+            await stream.begin()
+            with pytest.raises(LookupError, match="in a thread"):
+                await anext(stream)
+
+    async def test_a_file_that_grows_is_read_to_its_end_one_that_shrinks_is_an_error(self, tmp_path: Path) -> None:
+        path = tmp_path / "file"
+        path.write_bytes(b"begin")
+        async with aclosing(store.stream(str(path))) as stream:
+            await stream.begin()
+            assert bytes(await anext(stream)) == b"begin"
+            with path.open("ab") as file:
+                file.write(b"more")
+            assert [bytes(block) async for block in stream] == [b"more"]
+        async with aclosing(store.stream(str(path), block_bytes=4)) as stream:
+            await stream.begin()
+            assert bytes(await anext(stream)) == b"begi"
+            path.write_bytes(b"less")
+            with pytest.raises(DataLossError, match="ends at byte 4, but had 9 bytes when opened"):
+                await anext(stream)
 
 
 @needs_proc
