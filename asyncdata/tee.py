@@ -49,7 +49,10 @@ RAISING: Final = (fail.__code__, Reader.fail.__code__)
 
 
 class ConsumerBuffer:
-    """The buffer of one consumer: the elements and errors that were read for it, in order."""
+    """The buffer of one consumer: the elements and errors that were read for it, in order.
+
+    The consumer's thread takes elements out of `items` without a lock; all else happens under that of `TeeState`.
+    """
 
     __slots__ = ("alone", "at_once", "errors", "items", "signal", "taken", "waiting")
 
@@ -109,6 +112,7 @@ class TeeState:
     """The shared part of the consumers: the iterator, the items that each has not taken yet, and who waits.
 
     One consumer at a time reads for all: as many elements as are ready and as fit into the slowest consumer's buffer.
+    Consumers may be in several threads, so what changes is under `lock`; `gone` and `wake` need none.
     """
 
     def __init__(self, iterator: DatasetIterator[Any], count: int, size: int) -> None:

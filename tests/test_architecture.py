@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import re
 from dataclasses import dataclass
 from functools import cache
 from itertools import dropwhile
@@ -321,6 +322,35 @@ def test_dataset_methods_only_build_nodes() -> None:
 
 # ---------------------------------------------------------------------------------------------------------------------
 # Names and documentation
+
+
+OWNER = re.compile(r"\b(threads?|loop|process|processes|task|lock)\b", re.IGNORECASE)
+"""What names the owner of state."""
+
+
+@each_module
+def test_what_has_state_says_which_thread_may_use_it(module: Module) -> None:
+    """In the docstring of the class or of its module, or for all that a folder has in the folder's."""
+    folder = [one.tree for one in modules() if one.name == module.package != "asyncdata"]
+    said = [ast.get_docstring(tree) or "" for tree in (module.tree, *folder)]
+    for node in nodes(module.tree):
+        if isinstance(node, ast.ClassDef) and changes_itself(node):
+            texts = [*said, ast.get_docstring(node) or ""]
+            assert any(map(OWNER.search, texts)), f"{module.path}:{node.lineno}: which thread may use {node.name}?"
+
+
+def changes_itself(node: ast.ClassDef) -> bool:
+    """Whether a method, other than those that make an object, sets an attribute."""
+    methods = [method for method in functions(node) if method.name not in ("__init__", "__post_init__", "__new__")]
+    return any(
+        isinstance(place, ast.Attribute) and isinstance(place.ctx, ast.Store) and is_self(place.value)
+        for method in methods
+        for place in nodes(method)
+    )
+
+
+def is_self(node: ast.expr) -> bool:
+    return isinstance(node, ast.Name) and node.id == "self"
 
 
 @each_module

@@ -1,4 +1,7 @@
-"""Encodings of records, a file for each format, and compressions: bytes to records and back, without I/O."""
+"""Encodings of records, a file for each format, and compressions: bytes to records and back, without I/O.
+
+State belongs to the thread that reads or writes the file, one at a time. Sizes and offsets are in bytes.
+"""
 
 from __future__ import annotations
 

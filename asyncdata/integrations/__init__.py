@@ -1,4 +1,7 @@
-"""Datasets for other training loops: loaders, and the dataset classes of PyTorch and Keras."""
+"""Datasets for other training loops: loaders, and the dataset classes of PyTorch and Keras.
+
+State belongs to the thread of the training loop.
+"""
 
 from __future__ import annotations
 

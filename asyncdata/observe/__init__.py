@@ -1,4 +1,7 @@
-"""Observation of running pipelines: traces, pictures of the plan, metrics, a live dashboard."""
+"""Observation of running pipelines: traces, pictures of the plan, metrics, a live dashboard.
+
+State belongs to the thread that serves or draws, unless a class says otherwise. Times are in seconds.
+"""
 
 from __future__ import annotations
 

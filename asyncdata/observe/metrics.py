@@ -59,7 +59,7 @@ OF_STEPS: Final = (
 
 
 class Pipelines:
-    """The pipelines whose metrics are exported, by name."""
+    """The pipelines whose metrics are exported, by name. Another thread may scrape them: `watch` replaces the dict."""
 
     def __init__(self, iterators: dict[str, Monitored]) -> None:
         self._pipelines: dict[str, LatestStatistics] = {}

@@ -17,7 +17,10 @@ LITTLE: Final = 16 << 20
 
 
 class MemoryBudget:
-    """A number of bytes; by default half of the memory that is available when the pipeline first needs much."""
+    """A number of bytes; by default half of the memory that is available when the pipeline first needs much.
+
+    Buffers of several threads share it, under `lock`; a finalizer, which may not take that, adds to `freed`.
+    """
 
     def __init__(self, total: int | None = None) -> None:
         self.given = total

@@ -1,4 +1,8 @@
-"""Bytes at a path or URL: the interface that sources read through, and the stores behind it."""
+"""Bytes at a path or URL: the interface that sources read through, and the stores behind it.
+
+A stream belongs to one task at a time, unless a class says otherwise; stores may be used by all threads. Sizes and
+offsets are in bytes, times in seconds.
+"""
 
 from __future__ import annotations
 

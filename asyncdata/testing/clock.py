@@ -9,7 +9,7 @@ __all__ = ("JumpingLoop", "virtual_time")
 
 
 class JumpingSelector(selectors.DefaultSelector):
-    """Never wait for a timer: when nothing is ready, the clock jumps to it."""
+    """Never wait for a timer: when nothing is ready, the clock of this event loop, in seconds, jumps to it."""
 
     now = 0.0
 

@@ -1,4 +1,8 @@
-"""Data from async services into pipelines: channels, ingest applications, streams and queues of other services."""
+"""Data from async services into pipelines: channels, ingest applications, streams and queues of other services.
+
+State belongs to the event loop of the service or of the pipeline, unless a class says otherwise. Times are in
+seconds, sizes in bytes.
+"""
 
 from __future__ import annotations
 
