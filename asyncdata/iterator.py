@@ -536,7 +536,7 @@ class Reader:
         if isinstance(self.engine, DeviceEngine):
             found = self.engine.stats(found)
         stats = statistics_of(found, self.times, self.placement, self.given, self.condition, self.cardinality)
-        return replace(stats, skipped=self.skipped)
+        return replace(stats, skipped=self.skipped, epoch=self.epoch)
 
     @property
     def cardinality(self) -> int:

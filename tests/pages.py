@@ -19,15 +19,14 @@ OLD_NUMPY = int(np.__version__.split(".")[0]) < 2
 NUMBER = re.compile(r"\bnp\.(?!datetime64|timedelta64)\w+\(([^()]*)\)")
 
 
-def check_examples(name: str, languages: tuple[str, ...] = ("pycon",)) -> None:
+def check_examples(name: str) -> None:
     """Run the examples of the page of that name, one after another, and compare what they print.
 
-    In blocks of `python`, which can be pasted into a file, the comment right below a statement is what it prints.
+    They are blocks of `python`, which can be pasted into a file: the comment right below a statement is what it prints.
     """
     page = DOCS / name
-    blocks = re.findall(rf"```({'|'.join(languages)})\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
-    parsed = {"pycon": doctest.DocTestParser().get_examples, "python": statements}
-    examples = [example for language, block in blocks for example in parsed[language](block)]
+    blocks = re.findall(r"^( *)```python\n(.*?)^ *```", page.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+    examples = [example for indent, block in blocks for example in statements(re.sub(f"(?m)^{indent}", "", block))]
     test = as_printed_here(doctest.DocTest(examples, {}, name, str(page), 0, None))
     said: list[str] = []
     assert test.examples

@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[1]
 
 
 def test_the_examples_of_the_documentation() -> None:
-    check_examples("data-flow.md", ("python", "pycon"))
+    check_examples("data-flow.md")
 
 
 def test_the_files_to_look_at_are_there() -> None:

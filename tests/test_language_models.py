@@ -6,4 +6,4 @@ from tests.pages import check_examples
 
 
 def test_the_examples_of_the_documentation() -> None:
-    check_examples("language-models.md", ("python", "pycon"))
+    check_examples("language-models.md")

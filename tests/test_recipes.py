@@ -21,7 +21,7 @@ def blocks(language: str) -> list[str]:
 
 def test_the_examples_of_the_documentation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    check_examples("recipes.md", ("python", "pycon"))
+    check_examples("recipes.md")
 
 
 def test_the_debugger_stops_as_shown(tmp_path: Path) -> None:

@@ -266,7 +266,7 @@ def test_the_note_of_an_error_names_the_same_element_after_going_on() -> None:
 
 
 def test_the_examples_of_the_documentation() -> None:
-    check_examples("resume.md", ("python", "pycon"))
+    check_examples("resume.md")
 
 
 # load_state_dict

@@ -12,7 +12,7 @@ from tests.pages import DOCS, check_examples
 
 def test_the_examples_of_the_tutorial(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    check_examples("tutorial.md", ("python", "pycon"))
+    check_examples("tutorial.md")
 
 
 def test_blocks_of_the_tutorial_can_be_pasted_into_a_file() -> None:

@@ -8,7 +8,7 @@ from typing import Final, TypeAlias
 
 from asyncdata.statistics.table import time_of
 
-__all__ = ("Points", "chart", "power_above", "sparkline")
+__all__ = ("SPANS", "Points", "chart", "power_above", "sparkline")
 
 Points: TypeAlias = Sequence[tuple[float, float]]
 """Times in seconds before now, negative, and values; newest last."""
@@ -16,6 +16,7 @@ Points: TypeAlias = Sequence[tuple[float, float]]
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 420, 170, 62, 10, 8, 22
 ROUND: Final = (1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0)
 SPANS: Final = (5, 10, 30, 60, 120, 300, 600)
+"""How many seconds an axis may have."""
 
 
 def chart(

@@ -9,7 +9,7 @@ from html import escape
 from pathlib import Path
 from typing import Final
 
-from asyncdata.observe.chart import chart, power_above
+from asyncdata.observe.chart import SPANS, chart, power_above
 from asyncdata.observe.gpus import Gpu
 from asyncdata.observe.history import View, between, pace_of, wait_of
 from asyncdata.observe.plan_flow import flow
@@ -52,6 +52,8 @@ STILL: Final = f"default-src 'none'; style-src 'sha256-{digest(STYLE)}'; img-src
 """A saved report runs nothing and asks nobody."""
 
 MOST_ERRORS: Final = 6
+LONG: Final = 30
+"""How many characters of a step the name of its pipeline has, at most; a longer step is there without arguments."""
 MANY_FAIL: Final = 0.1
 """The share of its elements that fail in a step, from which on that is told first."""
 
@@ -69,9 +71,11 @@ def rendered(views: Sequence[View], usage: Usage | None = None) -> str:
     """Return the content of the page: rank by rank, and the newest pipeline first."""
     if not views:
         return "Waiting for the first pipeline…"
-    newest = max([(view.here, view.number) for view in views])[1]
+    newest = max(views, key=lambda view: (view.here, view.number))
     ordered = sorted(views, key=lambda view: (not view.here, len(view.rank), view.rank, -view.number))
-    sections = [section(view, usage, True) if view.number == newest else drawn_once(view) for view in ordered]
+    earlier = [view for view in views if view.number < newest.number and same_steps(view, newest)]
+    first = section(newest, usage, earlier)
+    sections = [first if view is newest else drawn_once(view) for view in ordered]
     return machine(usage) + overview(ordered) + "".join(sections)
 
 
@@ -117,10 +121,25 @@ def ranks_row(views: Sequence[View]) -> str:
 
 
 def name_of(view: View) -> str:
-    """Return what a pipeline is called: its number, its rank, and its first and last step."""
-    labels = [step.step for step in view.stats.steps]
-    steps = " → ".join(labels if len(labels) <= 3 else [labels[0], "…", labels[-1]])
-    return f"{view.number}: {view.rank}, {steps}" if view.rank else f"{view.number}: {steps}"
+    """Return what a pipeline is called: its number, its rank, its epoch after the first, and its steps in short.
+
+    They begin with the last merge, if any, or else with the reader of files, which may stand after names and a shuffle.
+    """
+    steps = view.stats.steps
+    merges = [place for place, step in enumerate(steps) if len(step.inputs) > 1]
+    readers = [place for place, step in enumerate(steps) if "Dataset(" in step.step]
+    begin = [*merges[-1:], *readers[:1], 0][0]
+    told = [step.step for step in steps[begin:] if step.kind != "buffer"] or [step.step for step in steps]
+    told = [label if len(label) <= LONG else f"{label.partition('(')[0]}(…)" for label in told]
+    epoch = f"epoch {view.stats.epoch}" if view.stats.epoch else ""
+    words = [view.rank, epoch, " → ".join(told if len(told) <= 3 else [told[0], "…", told[-1]])]
+    return f"{view.number}: {', '.join(filter(None, words))}"
+
+
+def same_steps(view: View, other: View) -> bool:
+    """Return whether two pipelines of one process have the same steps, as epochs of a dataset have."""
+    labels = [[step.step for step in one.stats.steps] for one in (view, other)]
+    return view.rank == other.rank and view.here == other.here and labels[0] == labels[1]
 
 
 def machine(usage: Usage | None) -> str:
@@ -147,14 +166,19 @@ def drawn_once(view: View) -> str:
     """Return the section of an older pipeline, which does not change after its end."""
     drawn = view.history.drawn
     if drawn is None or drawn[0] is not view.stats:
-        drawn = view.history.drawn = (view.stats, section(view, None, False))
+        drawn = view.history.drawn = (view.stats, section(view))
     return drawn[1]
 
 
-def section(view: View, usage: Usage | None, newest: bool) -> str:
-    """Return the section of one pipeline; older ones that are over show only a line until they are opened."""
+def section(view: View, usage: Usage | None = None, earlier: Sequence[View] | None = None) -> str:
+    """Return the section of one pipeline: the newest one, if `earlier` are those whose curves go before its own.
+
+    Older ones that are over show only a line until they are opened.
+    """
     stats, limit, number, name = view.stats, bottleneck_of(view.stats), view.number, name_of(view)
+    newest = earlier is not None
     shown = newest or (view.here and stats.state in {"running", "not begun"})
+    blamed = limit.step if limits(stats, limit) else ""
     news = f' data-news="{escape(news_of(name, stats, limit))}"' if newest else ""
     opened = 'data-open="1" open' if shown else 'data-open="0"'
     return (
@@ -162,8 +186,8 @@ def section(view: View, usage: Usage | None, newest: bool) -> str:
         f'aria-labelledby="name-{number}"{news}><details id="all-{number}" {opened}><summary id="summary-{number}">'
         f'<h2 id="name-{number}">{escape(name)}</h2> <span class="state">{escape(state_of(stats))}</span></summary>'
         f'<div class="inside">{failure_box(stats)}{limit_box(stats, limit)}{progress(view)}'
-        f"<dl>{''.join(facts(view))}</dl><h3>Steps</h3>{flow(view, limit.step)}"
-        f"{charts(view)}{errors(stats)}"
+        f"<dl>{''.join(facts(view))}</dl><h3>Steps</h3>{flow(view, blamed)}"
+        f"{charts(view, earlier or ())}{errors(stats)}"
         f'<div class="tables">{sources(stats, number)}{processes(usage, number) if newest else ""}'
         f"{tuned(stats, number)}</div>"
         f'<details class="more" id="more-{number}"><summary id="figures-{number}">All figures of each step</summary>'
@@ -179,7 +203,7 @@ def news_of(name: str, stats: Statistics, limit: Bottleneck) -> str:
 
 def limits(stats: Statistics, limit: Bottleneck) -> bool:
     """Return whether the input is a problem that one can mend."""
-    return stats.elements > 0 and limit.resource not in {"consumer", "nothing"}
+    return stats.elements > 0 and limit.resource not in {"consumer", "sender", "nothing"}
 
 
 def state_of(stats: Statistics) -> str:
@@ -247,25 +271,29 @@ def facts(view: View) -> list[str]:
         f"{what} in all": f"{stats.elements:,}",
         f"{what} a second, on average": decimal(stats.pace),
         "since the first request": time_of(stats.seconds),
-        f"of {memory(stats.budget_bytes)} in buffers": memory(stats.held_bytes),
     }
+    if stats.held_bytes:
+        figures[f"in AUTOTUNE's buffers, of {memory(stats.budget_bytes)}"] = memory(stats.held_bytes)
     return [f"<div><dt>{escape(what)}</dt><dd>{escape(value)}</dd></div>" for what, value in figures.items()]
 
 
-def charts(view: View) -> str:
-    """Return pace, waiting and memory over time."""
-    samples, stats = view.history.curve, view.stats
-    if len(samples) < 3:
+def charts(view: View, earlier: Sequence[View] = ()) -> str:
+    """Return pace, waiting and memory over time, with those of earlier epochs before them."""
+    views, stats = (*earlier, view), view.stats
+    samples = [sample for one in views for sample in one.history.curve]
+    now = max([one.at for one in samples], default=0.0)
+    samples = [one for one in samples if one.at >= now - SPANS[-1]]
+    sized = [(one.stats.batched, *pair) for one in views for pair in one.history.pairs]
+    sized = [found for found in sized if found[2].at >= now - SPANS[-1]]
+    if not sized:
         return ""
-    now, size = samples[-1].at, stats.batched
-    pairs = [*zip(samples, samples[2:], strict=False)]  # over two distances, which is smoother
-    what = "samples" if size > 1 else "elements"
-    pace = [(after.at - now, between(before, after) * size) for before, after in pairs]
-    waits = [(after.at - now, 100 * wait_of(before, after)) for before, after in pairs]
-    held = ("in buffers", [(one.at - now, float(one.held)) for one in samples])
+    what = "samples" if max([size for size, _, _ in sized]) > 1 else "elements"
+    pace = [(after.at - now, between(before, after) * size) for size, before, after in sized]
+    waits = [(after.at - now, 100 * wait_of(before, after)) for _, before, after in sized]
+    held = ("in AUTOTUNE's buffers", [(one.at - now, float(one.held)) for one in samples])
     used = ("of all processes", [(one.at - now, float(one.memory)) for one in samples])
-    both = [used, held] if samples[-1].memory else [held]
-    most = max([value for _, points in both for _, value in points])
+    both = [one for one in (used, held) if any(value for _, value in one[1])]
+    most = max([value for _, points in both for _, value in points], default=0.0)
     end = "now" if stats.running else "end"
     drawn = [
         chart("Pace", [(f"{what} a second", pace)], lambda value: decimal(value).removesuffix(".0"), end=end),

@@ -22,7 +22,7 @@ from typing import Any, Final
 
 from asyncdata.errors import PlanError
 from asyncdata.observe.dashboard_page import PAGE, POLICY, rendered, report_of
-from asyncdata.observe.history import History, View
+from asyncdata.observe.history import SECONDS, History, View
 from asyncdata.observe.monitored import LatestStatistics, Monitored, monitor_of
 from asyncdata.observe.other_pages import OtherPage, told_to_others
 from asyncdata.observe.processes import Usage, UsageMeter
@@ -43,7 +43,6 @@ __all__ = ("PORT", "Dashboard", "dashboard", "show", "started")
 PORT: Final = 8484
 NEXT_PORTS: Final = 16
 """The ranks of one machine have ports that follow one another."""
-SECONDS: Final = 0.5
 USAGE_EACH: Final = 4
 """Processes are looked at less often, as that takes longer."""
 RECORDED: Final = 2.0
@@ -226,7 +225,9 @@ class Dashboard(Closable):
         async with self._recording:
             with trace(MOST_SPANS) as found, suppress(TimeoutError):
                 await asyncio.wait_for(self._over.wait(), RECORDED)
-        return await asyncio.to_thread(timeline, [("", found.bars(), found.seconds)])
+        steps = [step for watched in self._watched for step in watched.stats.steps]
+        order = dict.fromkeys([row for step in steps for row in (step.step, *[one.name for one in step.functions])])
+        return await asyncio.to_thread(timeline, [("", found.bars(), found.seconds)], [*order])
 
     def _report(self) -> str:
         """Return the page as it is now, as a page without a server."""

@@ -7,13 +7,19 @@ from typing import Final, NamedTuple
 
 from asyncdata.statistics.statistics import Statistics
 
-__all__ = ("RECENT", "History", "Sample", "View", "between", "load_of", "pace_of", "wait_of")
+__all__ = ("RECENT", "SECONDS", "History", "Sample", "View", "between", "load_of", "pace_of", "wait_of")
 
 MOST: Final = 240
 """How many samples are retained of the last two minutes, and of the last ten."""
 
 EACH: Final = 5
 """One sample of so many is retained for ten minutes."""
+
+SECONDS: Final = 0.5
+"""The distance of samples."""
+
+RECENT: Final = 5.0
+"""How many seconds are called `now`."""
 
 
 class Sample(NamedTuple):
@@ -59,6 +65,12 @@ class History:
         """The samples to draw: those of two minutes, or of ten once there are more."""
         return [*self.recent] if self.count <= MOST else [*self.long, self.recent[-1]]
 
+    @property
+    def pairs(self) -> list[tuple[Sample, Sample]]:
+        """Samples of the curve with those that are `RECENT` seconds older: what is drawn is what is told as `now`."""
+        curve, far = self.curve, int(RECENT / SECONDS) if self.count <= MOST else int(RECENT / SECONDS / EACH)
+        return [(curve[max(0, place - far)], curve[place]) for place in range(2, len(curve))]
+
     def before(self, seconds: float) -> Sample | None:
         """Return the sample that is about so many seconds older than the last one, at most; `None` if there is none."""
         recent = [*self.recent]
@@ -75,9 +87,6 @@ class View(NamedTuple):
     """Which of several processes reads it."""
     here: bool = True
     """Whether that is the process of the page."""
-
-
-RECENT: Final = 5.0
 
 
 def pace_of(view: View) -> float:

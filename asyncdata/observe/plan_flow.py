@@ -10,6 +10,7 @@ from typing import Final
 from asyncdata.observe.chart import sparkline
 from asyncdata.observe.history import RECENT, View, load_of
 from asyncdata.observe.plan_picture import Box, boxes_of
+from asyncdata.statistics.statistics import StepStatistics
 
 __all__ = ("flow",)
 
@@ -41,10 +42,20 @@ def chain(view: View, boxes: list[Box], last: int, drawn: set[int]) -> str:
         above = f'<li class="step again">{breakable(box.label)}, as above</li>'
         cards.append(above if again else card(view, place, box))
         if len(box.inputs) > 1 and not again:
-            inner = "".join([chain(view, boxes, one, drawn) for one in box.inputs])
+            names = branch_names(view.stats.steps[place], len(box.inputs))
+            parts = [name + chain(view, boxes, one, drawn) for name, one in zip(names, box.inputs, strict=True)]
+            inner = "".join(parts)
             cards.append(f'<li class="branches">{inner}</li>')
         place = box.inputs[0] if len(box.inputs) == 1 and not again else None
     return f'<ol class="flow">{"".join(reversed(cards))}</ol>'
+
+
+def branch_names(step: StepStatistics, count: int) -> list[str]:
+    """Return the names of the datasets of a mixture as HTML, if they have names."""
+    names = [*step.sources]
+    if len(names) != count or all(map(str.isdigit, names)):
+        return [""] * count
+    return [f'<p class="branch">{escape(name)}</p>' for name in names]
 
 
 def card(view: View, place: int, box: Box) -> str:
@@ -67,8 +78,9 @@ def card(view: View, place: int, box: Box) -> str:
 
 
 def breakable(label: str) -> str:
-    """Return a label as HTML, which may be broken after punctuation if it is long."""
-    return re.sub(r"([(,])(?=\w)", r"\1<wbr>", escape(label)) if len(label) > LONG else escape(label)
+    """Return a label as HTML, which may be broken after punctuation and between words if it is long."""
+    parts = re.split(r"(?<=[(,=_.])(?=\w)|(?<=[a-z])(?=[A-Z])", label) if len(label) > LONG else [label]
+    return "<wbr>".join(map(escape, parts))
 
 
 def whole_parts(fact: str) -> str:

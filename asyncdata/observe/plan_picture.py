@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from html import escape
 from typing import Final, NamedTuple, TypeAlias
 
-from asyncdata.statistics.statistics import Statistics, StepStatistics, counted
+from asyncdata.statistics.statistics import Statistics, StepStatistics, counted, in_number
 from asyncdata.statistics.table import time_of
 
 __all__ = ("Box", "Graph", "boxes_of", "plan_picture")
@@ -165,7 +165,7 @@ def measured(step: StepStatistics, seconds: float, limits: bool) -> Box:
     """Return a step with its statistics over so many seconds."""
     cost = f", {time_of(step.p50)} each" if step.p50 is not None else ""
     odd = "".join([f", {many:,} {what}" for many, what in ((step.failed, "failed"), (step.retries, "retries")) if many])
-    facts = [f"{step.items:,} elements{cost}{odd}"]
+    facts = [f"{in_number(step.items, 'element')}{cost}{odd}"]
     own = step.own_seconds / seconds if seconds else 0.0
     load = max(own, step.worker_seconds / step.workers / seconds if step.workers and seconds else 0.0)
     if step.workers:

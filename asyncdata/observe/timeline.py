@@ -48,13 +48,13 @@ CLOSE: Final = 0.35
 """Bars of a row that are fewer pixels apart are drawn as one, since thousands of them would look so anyway."""
 
 
-def timeline(parts: Sequence[Part]) -> str:
-    """Return the picture of some traces, one above the other on one scale."""
+def timeline(parts: Sequence[Part], order: Sequence[str] = ()) -> str:
+    """Return the picture of some traces, one above the other on one scale; rows in `order` come in that order."""
     seconds = max([part[2] for part in parts] + [1e-9])
     drawn: list[str] = []
     top = 8
     for title, bars, length in parts:
-        lines, top = drawing(title, bars, length, seconds, top)
+        lines, top = drawing(title, bars, rows_of(bars, order), seconds, top, length)
         drawn += lines
     kinds = [kind for kind in COLOURS if any(bar.kind == kind for _, bars, _ in parts for bar in bars)]
     drawn += legend(kinds, top + 4)
@@ -68,14 +68,16 @@ def timeline(parts: Sequence[Part]) -> str:
     return "\n".join([head, '<rect width="100%" height="100%" fill="white"/>', *drawn, "</svg>", ""])
 
 
-def drawing(title: str, bars: Sequence[Bar], length: float, seconds: float, top: float) -> tuple[list[str], float]:
+def drawing(
+    title: str, bars: Sequence[Bar], rows: Sequence[str], seconds: float, top: float, length: float
+) -> tuple[list[str], float]:
     """Return the drawing of one trace at a height, and the height where the next one begins."""
     scale, lines = WIDTH / seconds, list[str]()
     if title:
         words = f"{title}: {time_of(length)}"
         lines.append(f'<text x="8" y="{top + 16}" font-weight="bold" font-size="14">{escape(words)}</text>')
         top += HEAD
-    for row in rows_of(bars):
+    for row in rows:
         words = f"{escape(shortened(row))}<title>{escape(row)}</title>"
         lines.append(f'<text x="{LEFT - 8}" y="{top + 15}" text-anchor="end">{words}</text>')
         lines.append(f'<rect x="{LEFT}" y="{top}" width="{WIDTH}" height="{ROW}" fill="#f4f4f4"/>')
@@ -90,12 +92,15 @@ def drawing(title: str, bars: Sequence[Bar], length: float, seconds: float, top:
     return lines, top + AXIS
 
 
-def rows_of(bars: Sequence[Bar]) -> list[str]:
-    """Return the names of rows: training and waiting first, as in the guide's pictures, then steps as they began."""
-    ahead = {"step": 0, "wait": 1}
-    first: dict[str, int] = {}
+def rows_of(bars: Sequence[Bar], order: Sequence[str] = ()) -> list[str]:
+    """Return the names of rows: training and waiting first, as in the guide's pictures, then steps as in `order`.
+
+    Others come last, as they began.
+    """
+    ahead, known = {"step": 0, "wait": 1}, {row: place for place, row in enumerate(order)}
+    first: dict[str, tuple[int, int]] = {}
     for bar in sorted(bars, key=lambda bar: bar.begin):
-        first.setdefault(bar.row, ahead.get(bar.kind, 2))
+        first.setdefault(bar.row, (ahead.get(bar.kind, 2), known.get(bar.row, len(known))))
     return sorted(first, key=lambda row: first[row])
 
 

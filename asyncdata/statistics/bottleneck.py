@@ -40,6 +40,11 @@ direction."""
 FILL: Final = 0.5
 
 
+STREAMS: Final = tuple(
+    f"from_{name}(" for name in ("channel", "http_stream", "websocket", "redis_stream", "nats", "kafka")
+)
+"""Steps that give what others send, as it comes."""
+
 OF_FUNCTIONS: Final = frozenset({"thread", "workers", "lock"})
 """The resources that functions use."""
 
@@ -59,7 +64,8 @@ class Load:
     step: str
     resource: str
     """`"thread"` (of the pipeline), `"workers"`, `"lock"` (of the interpreter), `"waiting"`, `"device"`, `"buffer"`,
-    `"fill"`, `"consumer"` (the reader), or `"nothing"` if too little was read to tell."""
+    `"fill"`, `"sender"` (who sends to a channel, queue or stream), `"consumer"` (the reader), or `"nothing"` if too
+    little was read to tell."""
     load: float
 
 
@@ -175,7 +181,8 @@ class LoadAnalysis:
         for step in self.stats.steps:
             if step.queued is None and not step.workers:
                 idle = step.output_seconds - step.own_seconds - step.input_seconds
-                found.append(Load(step.step, "waiting", min(1.0, max(0.0, idle / self.seconds))))
+                resource = "sender" if step.step.startswith(STREAMS) else "waiting"
+                found.append(Load(step.step, resource, min(1.0, max(0.0, idle / self.seconds))))
         return found
 
     # changes
@@ -268,7 +275,7 @@ class LoadAnalysis:
         step = self.by_label[limit.step]
         if limit.resource == "thread":
             return self.advise_thread(limit, step)
-        if limit.resource == "waiting":
+        if limit.resource in {"waiting", "sender"}:
             return self.advise_waiting(limit, step)
         if limit.resource == "device":
             decodes = "decode_on_device" in step.step
@@ -375,6 +382,8 @@ class LoadAnalysis:
             evidence += f"; {step.retries:,} of its requests failed and were repeated"
         if step.step.startswith("rate_limit("):
             return self.bottleneck(limit, evidence, "that is the rate that you set; a higher per_second", float("inf"))
+        if limit.resource == "sender":
+            return self.bottleneck(limit, evidence, "who sends to it, or the connection, is the limit")
         if step.kind == "source":
             change = "read several at once: num_parallel_reads=, or interleave(..., num_parallel_calls=AUTOTUNE)"
         else:

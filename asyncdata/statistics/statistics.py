@@ -18,6 +18,7 @@ __all__ = (
     "Statistics",
     "StepStatistics",
     "counted",
+    "in_number",
     "decimal",
     "statistics_of",
 )
@@ -260,6 +261,8 @@ class Statistics:
     infinite."""
     skipped: int = 0
     """How many elements `skip_steps` left out; `elements` has them not."""
+    epoch: int = 0
+    """The number of this epoch of the dataset, from 0."""
 
     @property
     def dropped(self) -> tuple[str, ...]:
@@ -378,11 +381,8 @@ class Statistics:
     @property
     def tuned_rows(self) -> list[Row]:
         """AUTOTUNE's choices and why, as rows of a table with the headings first; empty without any."""
-        rows: list[Row] = [("step", "choice", "why")] if self.tuned else []
-        for choice in self.tuned:
-            made = [chosen_as(key, value) for key, value in choice.items() if key not in {"step", "why", "inner"}]
-            rows.append((choice["step"], ", ".join(made), str(choice.get("why", ""))))
-        return rows
+        head: list[Row] = [("step", "choice", "why")] if self.tuned else []
+        return head + [(one["step"], chosen_in_words(one), str(one.get("why", ""))) for one in self.tuned]
 
     @property
     def tables(self) -> list[list[Row]]:
@@ -396,9 +396,24 @@ class Statistics:
         return f"<p>{escape(self.summary)}</p>{''.join(map(html_table, self.tables))}"
 
 
-def chosen_as(key: str, value: object) -> str:
-    """Return one of AUTOTUNE's choices in words."""
-    return f"{memory(value)} of elements" if key == "bytes" and isinstance(value, int) else f"{key} {value}"
+def chosen_in_words(choice: Mapping[str, Any]) -> str:
+    """Return what AUTOTUNE chose for a step in words."""
+    words: list[str] = []
+    if (where := choice.get("where")) == "inline":
+        words.append("on the pipeline's thread")
+    elif where is not None:
+        words.append(in_number(choice["workers"], where))
+    elif "workers" in choice:
+        words.append(f"{in_number(choice['workers'], 'input')} at once")
+    if choice.get("group", 1) > 1:
+        words.append(f"each {choice['group']} elements at a time")
+    if "buffer" in choice:
+        words.append(f"{in_number(choice['buffer'], 'element')} ahead")
+    if choice.get("bytes"):
+        words.append(memory(choice["bytes"]))
+    if "inner" in choice:
+        words.append(f"functions of its datasets: {chosen_in_words(choice['inner'])}")
+    return ", ".join(words)
 
 
 def decimal(pace: float) -> str:
@@ -439,6 +454,9 @@ def statistics_of(
 
 def counted(step: StepStatistics) -> str:
     """Return how many workers a step has, in words."""
-    kind = {"thread": "thread", "task": "task", "process": "process"}.get(step.where, "worker")
-    plural = "" if step.workers == 1 else "es" if kind == "process" else "s"
-    return f"{step.workers} {kind}{plural}"
+    return in_number(step.workers, {"thread": "thread", "task": "task", "process": "process"}.get(step.where, "worker"))
+
+
+def in_number(count: int, what: str) -> str:
+    """Return a number of things, in words."""
+    return f"{count:,} {what}{'' if count == 1 else 'es' if what == 'process' else 's'}"

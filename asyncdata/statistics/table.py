@@ -19,8 +19,8 @@ SIZES: Final = ((1 << 30, "GB"), (1 << 20, "MB"), (1 << 10, "KB"))
 
 def time_of(seconds: float | None) -> str:
     """Return a time in the unit that suits it, with about three digits; nothing for `None`."""
-    if seconds is None:
-        return ""
+    if not seconds:
+        return "" if seconds is None else "0 s"
     factor, unit = next((factor, unit) for least, factor, unit in TIMES if seconds >= least)
     value = seconds * factor
     return f"{value:.{2 if value < 9.995 else 1 if value < 99.95 else 0}f} {unit}"

@@ -17,6 +17,7 @@ from asyncdata.observe.chart import chart
 from asyncdata.observe.dashboard_page import rendered
 from asyncdata.observe.history import History, Sample, View, load_of, pace_of
 from asyncdata.observe.other_pages import drawn_for_trial, statistics_from, told_to_others
+from asyncdata.observe.plan_flow import breakable
 from asyncdata.observe.processes import Usage, Used
 from asyncdata.statistics.statistics import Statistics
 
@@ -49,7 +50,7 @@ def test_state_bottleneck_and_errors_are_told() -> None:
         assert "&lt;b&gt;three&lt;/b&gt;" in page
         assert "<b>three" not in page
         assert 'aria-label="Pace: elements a second 2; at most 2 in 1.00 s"' in page
-        assert "of all processes 3 MB, in buffers" in page
+        assert "of all processes 3 MB, in AUTOTUNE&#x27;s buffers" in page
         assert "worker process (71)</td><td>0.75</td><td>5 MB" in page
         assert "4 of 6, 67%, 1 s left" in page
         assert list(numbers) == [4, 5]
@@ -197,6 +198,75 @@ def test_a_curve_has_axes_with_units() -> None:
     assert chart("Pace", [("a second", [])], str) == ""
     ended = chart("Pace", [("a second", [(-2.0, 0.0), (0.0, 9.0)])], str, end="end")
     assert re.findall(r">([^<>]+)</text>", ended)[3:] == ["-5 s", "-2.5 s", "end"]
+
+
+def test_curves_go_on_over_epochs_and_their_last_value_is_what_is_told_as_now() -> None:
+    def epoch(number: int, begin: float, pace: int) -> View:
+        stats = replace(ad.Dataset.range(900).batch(2).iterate().stats(), state="ended", epoch=number, elements=90)
+        steps = tuple([step._replace(batched=2.0 if step.step == "batch(2)" else 1.0) for step in stats.steps])
+        history = History()
+        for tick in range(20):
+            history.add(begin + tick / 2, replace(stats, elements=pace * tick, steps=steps))
+        return View(number + 1, replace(stats, steps=steps), history)
+
+    first, second, third = epoch(0, 0.0, 10), epoch(1, 10.0, 20), epoch(2, 700.0, 30)
+    second = second._replace(stats=replace(second.stats, state="running"))
+    page = rendered([first, second])
+    assert 'aria-label="Pace: samples a second 80; at most 80 in 18.5 s"' in page
+    assert "<dd>80.0</dd>" in page
+    assert re.findall(r'id="name-.">([^<]*)<', page) == [
+        "2: epoch 1, range(900) → batch(2)",
+        "1: range(900) → batch(2)",
+    ]
+    assert "in 18.5 s" not in rendered([first, second, third])  # ten minutes later
+    other = second._replace(stats=ad.Dataset.range(9).iterate().stats())
+    assert "in 18.5 s" not in rendered([first, other])
+
+
+def test_a_pipeline_is_called_by_what_it_reads_or_merges(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("1\n2\n")
+    lines = ad.TextLineDataset([str(tmp_path / "a.txt")])
+    named = shown(lines.map(len).batch(2).prefetch(4).iterate().stats())
+    assert ">7: TextLineDataset(filenames) → map(len) → batch(2)<" in named
+    mixed = ad.Dataset.sample_from_datasets({"<web>": lines, "code": lines.map(len)}, seed=1)
+    with mixed.filter(bool).map(fails).batch(2).iterate() as batches:
+        next(batches)
+        page = shown(batches.stats())
+    assert ">7: sample_from_datasets(…) → map_and_filter(…) → batch(2)</h2>" in page
+    assert "1 element," in page
+    assert re.findall(r'<p class="branch">([^<]*)</p>', page) == ["&lt;web&gt;", "code"]
+    with ad.Dataset.sample_from_datasets([lines, lines], seed=1).iterate() as numbers:
+        next(numbers)
+        assert 'class="branch"' not in shown(numbers.stats())
+
+
+def test_no_time_at_all_is_told_in_seconds() -> None:
+    assert "<dd>0 s</dd>" in shown(ad.Dataset.range(3).iterate().stats())
+
+
+def test_long_labels_break_between_words() -> None:
+    assert breakable("map(load_image, num_parallel_calls=AUTOTUNE)").split("<wbr>") == [
+        *("map(", "load_", "image, num_", "parallel_", "calls=", "AUTOTUNE)"),
+    ]
+    assert breakable("ImageFolderDataset(<b>)") == "Image<wbr>Folder<wbr>Dataset(&lt;b&gt;)"
+
+
+def test_memory_of_buffers_is_told_if_autotune_chose_any() -> None:
+    with ad.Dataset.range(60).batch(2).prefetch(3).iterate() as batches:
+        next(batches)
+        assert "AUTOTUNE" not in shown(batches.stats())
+    with ad.Dataset.range(60).batch(2).prefetch(ad.AUTOTUNE).iterate() as batches:
+        list(batches)
+        assert "in AUTOTUNE&#x27;s buffers, of" in shown(batches.stats())
+
+
+def test_that_little_is_sent_to_a_channel_is_no_problem_of_the_input() -> None:
+    stats = ad.Dataset.from_channel(ad.Channel()).map(fails).iterate().stats()
+    waits = (stats.steps[0]._replace(output_seconds=9.5), *stats.steps[1:])
+    page = shown(replace(stats, steps=waits, elements=9, seconds=10.0, waiting_seconds=9.0, engine_seconds=10.0))
+    assert '<div class="limit calm"><p><b>the pipeline waits for from_channel(Channel) 95% of the time' in page
+    assert "who sends to it, or the connection, is the limit" in page
+    assert "bottleneck" not in page
 
 
 def test_the_input_is_no_problem_in_a_neutral_colour() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 import asyncdata as ad
 from asyncdata.devices.simulated import Accelerator
-from asyncdata.observe.timeline import Bar, merged, timeline
+from asyncdata.observe.timeline import Bar, merged, rows_of, timeline
 from asyncdata.runtime.spans import RECORDERS
 
 
@@ -115,6 +115,13 @@ def test_two_traces_are_drawn_above_each_other(tmp_path: Path) -> None:
     words = [text.text or "" for text in picture.iter("{http://www.w3.org/2000/svg}text")]
     assert any(text.startswith("<optimised>: ") for text in words)
     assert {"map(nap)", "worker", "pipeline's thread", "consumer waits"} <= set(words)
+
+
+def test_rows_come_in_the_order_that_is_asked_for_and_others_as_they_began() -> None:
+    bars = [Bar(row, "engine", 0, begin, begin + 1, 1) for begin, row in enumerate(("new", "batch", "map", "range"))]
+    waits = Bar("wait", "wait", 0, 9.0, 10.0, 1)
+    assert rows_of([waits, *bars], ("range", "map", "batch")) == ["wait", "range", "map", "batch", "new"]
+    assert rows_of([waits, *bars]) == ["wait", "new", "batch", "map", "range"]
 
 
 def test_bars_that_are_as_good_as_one_are_drawn_as_one() -> None:

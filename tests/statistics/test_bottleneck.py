@@ -14,7 +14,7 @@ import pytest
 
 import asyncdata as ad
 from asyncdata.devices.simulated import Accelerator, SimulatedDevice
-from asyncdata.statistics.bottleneck import Bottleneck, bottleneck_of
+from asyncdata.statistics.bottleneck import Bottleneck, Load, bottleneck_of
 from asyncdata.statistics.statistics import Statistics
 from asyncdata.testing import virtual_time
 
@@ -171,6 +171,28 @@ def test_nothing_read_ahead_is_said() -> None:
         found = runner.run(consume())
     assert "prefetch(AUTOTUNE)" in found.change
     assert found.gain == pytest.approx(2, rel=0.1)
+
+
+def test_who_sends_is_the_limit_of_a_channel_that_is_read_as_fast_as_it_is_filled() -> None:
+    channel = ad.Channel()
+
+    async def consume() -> Bottleneck:
+        async def send() -> None:
+            async with channel:
+                for x in range(60):
+                    await asyncio.sleep(100)
+                    await channel.send([x])
+
+        async with asyncio.TaskGroup() as group, ad.Dataset.from_channel(channel).with_options(HERE).iterate() as found:
+            group.create_task(send())
+            assert [x async for x in found] == [*range(60)]
+            return found.bottleneck()
+
+    with asyncio.Runner(loop_factory=virtual_time) as runner:
+        found = runner.run(consume())
+    assert (found.step, found.resource) == ("from_channel(Channel)", "sender")
+    assert found.loads[0] == Load(found.step, "sender", found.load)
+    assert str(found).endswith("it does not compute: who sends to it, or the connection, is the limit.")
 
 
 def test_a_device_that_copies_all_the_time_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
