@@ -14,7 +14,7 @@ from asyncdata.elements.nullable_column import NullableColumn
 from asyncdata.elements.structure import objects, rows_of, stack
 from asyncdata.system.optional_packages import require
 
-__all__ = ("INSTALL", "arrow", "columns_of", "is_a", "pairs_of")
+__all__ = ("INSTALL", "arrow", "check_values", "columns_of", "is_a", "pairs_of")
 
 INSTALL = "'asyncdata[parquet]'"
 
@@ -42,6 +42,18 @@ def columns_of(table: Any) -> dict[str, Any]:
     pa = arrow("pyarrow", "columns of Arrow")
     check_names("it has two columns", table.column_names)
     return {name: joined([*map(column_of, chunks_of(pa, table.column(name)))]) for name in table.column_names}
+
+
+def check_values(table: Any) -> None:
+    """Raise an error of pyarrow if values of a table, or of a record batch, cannot be those of their types.
+
+    Dates in milliseconds may have a time of day, which `datetime64` holds too: Arrow forbids it, and its JavaScript
+    library writes it.
+    """
+    pa = arrow("pyarrow", "columns of Arrow")
+    table.validate()
+    for column in table.columns:
+        column.validate(full=column.type != pa.date64())
 
 
 def check_names(problem: str, names: Sequence[str]) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any, Final, TypeAlias
 
 from asyncdata.errors import DataLossError, PlanError
-from asyncdata.formats.arrow_columns import arrow, columns_of
+from asyncdata.formats.arrow_columns import arrow, check_values, columns_of
 from asyncdata.formats.column_parser import ColumnParser
 from asyncdata.formats.record_limits import MAX_RECORD_BYTES, record_too_long
 
@@ -241,7 +241,7 @@ class ArrowParser(ColumnParser):
         self._messages.add(parts)
         try:
             batch = self._reader.read_next_batch()
-            batch.validate(full=True)
+            check_values(batch)
             table = pa.Table.from_batches([batch])
             if self._columns_wanted is not None:
                 table = table.select(self._columns_wanted)

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from asyncdata.elements.columns import ColumnBatch
 from asyncdata.errors import DataLossError, PlanError
-from asyncdata.formats.arrow_columns import arrow, columns_of
+from asyncdata.formats.arrow_columns import arrow, check_values, columns_of
 from asyncdata.formats.column_parser import ROWS, part_of
 from asyncdata.redaction import redacted
 from asyncdata.sources.table_rows import Segment, distinct
@@ -95,7 +95,7 @@ class LanceTable:
         digest."""
         self.version: int = self.dataset.version
         """The number of the version, also where a tag was given."""
-        self.fragments: dict[int, Any] = {found.fragment_id: found for found in self.dataset.get_fragments()}
+        self.fragments = by_number(self.shown, self.dataset.get_fragments())
         self.numbers: Numbers = np.array([*self.fragments], np.uint64)
         counts, deleted = attempt(f"{METHOD}({self.shown}) cannot be opened", self.counted)
         self.begins: Numbers = np.cumsum([0, *counts], dtype=np.int64)[:-1]
@@ -226,7 +226,7 @@ class LanceTable:
         """Return columns of NumPy; damage that the package has not noticed may be an error here."""
 
         def columns() -> dict[str, Any]:
-            table.validate(full=True)
+            check_values(table)
             return columns_of(table)
 
         return self.checked(what, columns)
@@ -242,6 +242,14 @@ class LanceTable:
                 if open_version(self.uri, found, self.storage)[1] == digest:
                     return found
         return None
+
+
+def by_number(shown: str, fragments: Sequence[Any]) -> dict[int, Any]:
+    """Return fragments by their numbers; `DataLossError` if two have the same, as rows are found by it."""
+    found = {one.fragment_id: one for one in fragments}
+    if len(found) < len(fragments):
+        raise DataLossError(f"{shown}: two of its fragments have one number: {[one.fragment_id for one in fragments]}")
+    return found
 
 
 def reopened(digest: str, uri: str, version: int, columns: Any, storage: StorageOptions | None) -> LanceTable:

@@ -274,6 +274,20 @@ def test_dictionaries_behind_the_batches_that_need_them(tmp_path: Path, kind: st
         list(ad.ArrowDataset(path))
 
 
+def test_dates_with_a_time_of_day(tmp_path: Path) -> None:
+    """Arrow forbids them in date64, and its JavaScript library writes them."""
+    pa = pytest.importorskip("pyarrow")
+    times = np.array(["2024-02-29T12:34:56.789", "1969-12-31T23:59:59.999", "2024-02-29"], "M8[ms]")
+    column = pa.Array.from_buffers(pa.date64(), 3, [None, pa.py_buffer(times.tobytes())])
+    texts = pa.Array.from_buffers(pa.string(), 1, [None, pa.py_buffer(b"\0\0\0\0\1\0\0\0"), pa.py_buffer(b"\xff")])
+    path = written_batches(tmp_path / "a.arrow", [pa.record_batch({"at": column})])
+    found = [row["at"] for row in ad.ArrowDataset(path)]
+    assert [(one.dtype, one) for one in found] == [(times.dtype, one) for one in times]
+    assert next(iter(ad.ArrowDataset(path).batch(3)))["at"].tolist() == times.tolist()
+    path = written_batches(tmp_path / "b.arrow", [pa.record_batch({"at": column[:1], "text": texts})])
+    assert results(ad.ArrowDataset(path)) == [Failed("DataLossError")]  # other values are checked
+
+
 @pytest.mark.parametrize("deltas", [False, True])
 def test_dictionaries_that_are_replaced_or_extended(tmp_path: Path, deltas: bool) -> None:
     pa = pytest.importorskip("pyarrow")

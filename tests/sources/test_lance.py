@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -217,6 +218,16 @@ def test_a_fragment_that_is_damaged_or_gone(path: Path) -> None:
         list(ad.LanceDataset(path))
     check_resumes(lambda: ad.LanceDataset(path).ignore_errors(), places=10)
     check_resumes(lambda: ad.LanceDataset(path, filters="id >= 0").ignore_errors(), places=10)
+
+
+def test_two_fragments_of_one_number(path: Path) -> None:
+    """As in tables that old versions damaged, where the package reads some of their rows and not others."""
+    fragments = lance.dataset(path).get_fragments()
+    with (
+        mock.patch.object(lance.LanceDataset, "get_fragments", return_value=[*fragments, fragments[1]]),
+        pytest.raises(ad.DataLossError, match=r"a\.lance: two of its fragments have one number: \[0, 1, .*, 1\]"),
+    ):
+        ad.LanceDataset(path)
 
 
 @pytest.mark.parametrize("version", ["2.1", "2.2"])
