@@ -15,7 +15,7 @@ from asyncdata.devices import copy_thread
 from asyncdata.devices.simulated import Accelerator, SimulatedDevice
 from asyncdata.devices.staging import Staging
 from asyncdata.memory import memcpy
-from asyncdata.memory.buffer_pool import POOL, plain_memory
+from asyncdata.memory.buffer_pool import POOL
 
 ROWS = np.arange(64 << 10, dtype=np.float32)
 
@@ -23,7 +23,7 @@ ROWS = np.arange(64 << 10, dtype=np.float32)
 @pytest.fixture(autouse=True)
 def plain_pool() -> Iterator[None]:
     yield
-    POOL.allocate_by(plain_memory)
+    POOL.allocate_by(lambda size: np.empty(size, np.uint8))
 
 
 @pytest.fixture
