@@ -23,7 +23,7 @@ DS = ad.Dataset.from_tensor_slices
 
 def joined(one: ad.Dataset[Any], other: ad.Dataset[Any]) -> ad.Dataset[Any]:
     """One after the other, also where `concatenate` would not have it, as elements of no known dtype may come."""
-    return ad.Dataset(Concatenate(one.plan, other.plan))
+    return ad.Dataset(Concatenate.of(one.plan, [other.plan]))
 
 
 SOURCES: dict[str, Callable[[], ad.Dataset[Any]]] = {
