@@ -34,6 +34,12 @@ EXAMPLE: Final = "Example: asyncdata demo --epochs 2 --no-naive"
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Add the arguments of `demo`."""
+    parser.add_argument(
+        "--data",
+        metavar="PATTERN",
+        help="your own shards instead: TFRecord files of tf.Example with the features 'image' (an encoded image) and "
+        "'label' (an integer from 0); a fifth of the records is held out to measure accuracy",
+    )
     parser.add_argument("--epochs", type=positive, default=5, metavar="N", help="passes over the data (default 5)")
     parser.add_argument("--batch-size", type=positive, default=64, metavar="N", help="images in a step (default 64)")
     parser.add_argument("--no-naive", action="store_true", help="leave out the naive run")
