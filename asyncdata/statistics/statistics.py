@@ -18,8 +18,8 @@ __all__ = (
     "Statistics",
     "StepStatistics",
     "counted",
-    "in_number",
     "decimal",
+    "in_number",
     "statistics_of",
 )
 
