@@ -5,9 +5,11 @@ from __future__ import annotations
 from argparse import ArgumentParser, ArgumentTypeError
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from asyncdata.errors import PlanError
 from asyncdata.storage import local_path
+from asyncdata.storage.store_options import CLIENT
 
 __all__ = ("add_storage_option", "local", "storage_options")
 
@@ -29,8 +31,8 @@ def add_storage_option(parser: ArgumentParser) -> None:
         default=[],
         metavar="NAME=VALUE",
         type=name_and_value,
-        help="how to reach the object store, by obstore's names, such as endpoint=http://... or skip_signature=true; "
-        "again for each further option; keys are safer in the environment",
+        help="how to reach the object store, by obstore's names, such as endpoint=http://..., skip_signature=true or "
+        "timeout=5s; again for each further option; keys are safer in the environment",
     )
 
 
@@ -42,6 +44,8 @@ def name_and_value(text: str) -> tuple[str, str]:
     return name.strip(), value
 
 
-def storage_options(pairs: Sequence[tuple[str, str]]) -> dict[str, str] | None:
-    """Return the options that were given, `None` for none."""
-    return dict(pairs) or None
+def storage_options(pairs: Sequence[tuple[str, str]]) -> dict[str, Any] | None:
+    """Return the options that were given, `None` for none; those of the connection are in their place."""
+    found: dict[str, Any] = {name: value for name, value in pairs if name not in CLIENT}
+    client = {name: value for name, value in pairs if name in CLIENT}
+    return found | ({"client_options": client} if client else {}) or None

@@ -352,7 +352,9 @@ class Call:
             place += 1  # noqa: SIM113 - its tuple would hold the item
 
     def not_awaited(self) -> TypeError:
-        return TypeError(f"{self.name} returned a coroutine: define the function with `async def`")
+        """Return the error of a plain function that returned a coroutine."""
+        partial = "or give functools.partial(...) of a coroutine function instead of a lambda"
+        return TypeError(f"{self.name} returned a coroutine: define the function with `async def`, {partial}")
 
     def refuse(self, results: list[Any], tickets: Tickets) -> Block:
         """Turn coroutines that will not be awaited into failures."""

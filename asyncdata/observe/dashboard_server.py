@@ -51,6 +51,7 @@ MOST_SPANS: Final = 20_000
 MOST_SHOWN: Final = 8
 END_TIMEOUT: Final = 2.0
 EXTRA: Final = "'asyncdata[dashboard]'"
+THREAD: Final = "asyncdata-dashboard"
 
 log = logging.getLogger("asyncdata.dashboard")
 
@@ -105,11 +106,12 @@ class Dashboard(Closable):
         self._fresh = asyncio.Event()
         self._recording, self._over = asyncio.Lock(), asyncio.Event()
         self.closed = False
+        logging.getLogger("uvicorn.error").addFilter(from_elsewhere)
         config = uvicorn.Config(app, log_config=None, access_log=False, lifespan="on", timeout_graceful_shutdown=1)
         config.load()
         config.get_loop_factory()  # these import their modules now, before the thread starts: see `forks.IMPORTING`
         self._server = uvicorn.Server(config)
-        self._thread = threading.Thread(target=self._serve, name="asyncdata-dashboard", daemon=True)
+        self._thread = threading.Thread(target=self._serve, name=THREAD, daemon=True)
         start_thread(self._thread)
         forks.register(self)
         atexit.register(self.close)
@@ -330,6 +332,11 @@ class Dashboard(Closable):
         self._socket.close()
         atexit.unregister(self.close)
         forks.never_finalize(self)
+
+
+def from_elsewhere(record: logging.LogRecord) -> bool:
+    """Return whether to log what uvicorn says: not that the dashboard's starts and ends, beside those of a service."""
+    return record.threadName != THREAD or record.levelno >= logging.WARNING
 
 
 def names_this_machine(request: Any) -> bool:

@@ -46,6 +46,9 @@ UNREACHABLE: Final = ("dns error", "Connection refused")
 FINAL: Final = ("builder error", "Header missing from response", "Failed to parse value for", "following redirect")
 """Texts of errors of a request or an answer that would be the same again."""
 
+METADATA: Final = re.compile(r"http://(169\.254\.|metadata\.google|\[fd00:ec2)", re.IGNORECASE)
+"""Addresses that a machine of a cloud asks for its credentials."""
+
 NO_CREDENTIALS: Final = re.compile(
     r"169\.254\.|metadata\.google|fd00:ec2|Missing(Access|Region|Secret)|credential", re.IGNORECASE
 )
@@ -145,7 +148,8 @@ def explained(error: Exception, url: str) -> Exception:
     found = STATUS.search(text)
     status = STATUSES.get(kind, int(found[1]) if found else 0)
     if status in {401, 403}:
-        return PermissionError(errno.EACCES, f"access denied: {words}", url)
+        denied = PermissionError(errno.EACCES, f"access denied: {words}", url)
+        return no_credentials(words, url) if METADATA.search(text) else denied
     if status == 404:
         return FileNotFoundError(errno.ENOENT, "no such object" + bucket(text), url)
     if kind == "NotSupportedError" and "ange" in text:
@@ -176,13 +180,18 @@ def unanswered(text: str, words: str, url: str, status: int) -> Exception:
     if (status and status not in TRANSIENT) or any(one in text for one in FINAL):
         return OSError(errno.EIO, words, url)
     if NO_CREDENTIALS.search(text) and not status:
-        return PermissionError(
-            errno.EACCES,
-            "no credentials were found; configure them as for the cloud's own tools, or in storage_options, or "
-            f"read public objects with storage_options={{'skip_signature': True}} ({words})",
-            url,
-        )
+        return no_credentials(words, url)
     return transient(text, words, url)
+
+
+def no_credentials(words: str, url: str) -> PermissionError:
+    """Return the error for a request for which no credentials were found."""
+    return PermissionError(
+        errno.EACCES,
+        "no credentials were found; configure them as for the cloud's own tools, or in storage_options, or "
+        f"read public objects with storage_options={{'skip_signature': True}} ({words})",
+        url,
+    )
 
 
 def transient(text: str, words: str, url: str) -> Exception:

@@ -49,7 +49,7 @@ class Predicate(Call):
         for first in verdicts:
             if type(first) is CoroutineType:  # it would not be awaited, and it counts as true
                 first.close()
-                raise TypeError(f"{self.name} returned a coroutine: define the function with `async def`")
+                raise self.not_awaited()
             return chain((truth(first),), map(truth, verdicts))
         return iter(())  # also where the function raised StopIteration: its caller sees that one is missing
 

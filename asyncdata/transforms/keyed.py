@@ -37,7 +37,7 @@ class Labeller(Call):
         found = self.call_one(item)
         if type(found) is CoroutineType:
             found.close()
-            raise TypeError(f"{self.name} returned a coroutine: define the function with `async def`")
+            raise self.not_awaited()
         return self.label_of(found), item
 
     async def run_async(self, item: Any, ticket: Ticket) -> Any:

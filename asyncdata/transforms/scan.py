@@ -181,7 +181,7 @@ class ScanStep(CallStep):
             return found
         if type(pair) is CoroutineType:
             pair.close()
-            raise TypeError(f"{self.function.name} returned a coroutine: define the function with `async def`")
+            raise self.function.not_awaited()
         raise TypeError(f"{self.function.label} must return a state and an element, got {pair!r:.80}")
 
 

@@ -14,6 +14,9 @@ import pytest
 
 import asyncdata as ad
 from asyncdata.__main__ import main
+from asyncdata.cli.arguments import storage_options
+from asyncdata.storage import store_for
+from asyncdata.storage.options import StorageOptions
 from tests.data.write_lerobot import FOLDER as LEROBOT
 from tests.formats.table import FORMATS
 from tests.litdata import lit_chunk, write_index
@@ -339,3 +342,12 @@ def test_an_option_of_a_store_is_a_name_and_a_value(capsys: Capture) -> None:
     pytest.importorskip("obstore")
     assert main(["inspect", "s3://b/x", "--storage-option", "endpint=http://127.0.0.1:1"]) == 2
     assert "no option 'endpint'; the options are" in capsys.readouterr().err
+
+
+def test_options_of_the_connection_are_given_like_others() -> None:
+    pytest.importorskip("obstore")
+    pairs = [("region", "eu-central-1"), ("timeout", "5s"), ("allow_http", "true")]
+    found = storage_options(pairs)
+    assert found == {"region": "eu-central-1", "client_options": {"timeout": "5s", "allow_http": "true"}}
+    assert storage_options([]) is None
+    store_for("s3://b/x", StorageOptions.of("read_file", {**found, "skip_signature": "true"}))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
+import logging
 import os
 import re
 import shutil
@@ -104,6 +105,15 @@ def test_the_option_shows_each_epoch_on_one_page(placement: Any, caplog: pytest.
         page = told(f"http://{address}/", lambda html: 'id="pipeline-10"' in html and "pipeline running" not in html)
     assert page.count('class="pipeline ended"') == 8
     assert 'id="pipeline-2"' not in page
+
+
+def test_that_its_server_starts_and_ends_is_not_in_the_log_of_a_service(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "uvicorn.error")
+    with ad.observe.dashboard() as page:
+        told(page.url, lambda html: "Waiting for the first pipeline" in html)
+    assert caplog.records == []
+    logging.getLogger("uvicorn.error").info("Started server process")
+    assert len(caplog.records) == 1
 
 
 @pytest.mark.usefixtures("own_page")

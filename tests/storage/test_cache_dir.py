@@ -13,6 +13,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -208,6 +209,14 @@ async def test_read_file_keeps_what_it_reads(server: Web, tmp_path: Path) -> Non
     assert await ad.read_file(server.put("empty", b""), cache_dir=tmp_path) == b""
     with pytest.raises(FileNotFoundError):
         await ad.read_file(f"{server.url}/none", cache_dir=tmp_path)
+
+
+def test_read_file_in_a_map_keeps_what_it_reads(server: Web, tmp_path: Path) -> None:
+    """As docs/storage.md shows it."""
+    ds = ad.Dataset.from_list([server.put(name, name.encode()) for name in "abc"])
+    for _ in range(2):
+        assert list(ds.map(partial(ad.read_file, cache_dir=tmp_path), num_parallel_calls=32)) == [b"a", b"b", b"c"]
+    assert len(server.of("GET")) == 3
 
 
 @pytest.mark.parametrize("count", [0, 1, 700, 1500, 2000])

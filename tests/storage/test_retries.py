@@ -52,3 +52,15 @@ def test_markup_of_an_answer_is_not_shown(kind: str, body: str, said: str) -> No
     assert isinstance(error, PermissionError)
     assert error.strerror is not None
     assert error.strerror.endswith(said)
+
+
+@pytest.mark.parametrize("answer", ["non-2xx status code: 403 Forbidden: denied", "connection error: timed out"])
+@pytest.mark.parametrize("kind", ["PermissionDeniedError", "GenericError"])
+def test_what_asks_a_cloud_for_credentials_in_vain_has_none(kind: str, answer: str) -> None:
+    """Also where a proxy answers in the place of the cloud."""
+    asked = f"Generic S3 error: Error performing PUT http://169.254.169.254/latest/api/token in 1ms - {answer}"
+    if kind == "PermissionDeniedError" and "403" not in answer:
+        return
+    error = explained(type(kind, (Exception,), {})(asked), "s3://b/x")
+    assert isinstance(error, PermissionError)
+    assert str(error.strerror).startswith("no credentials were found; ")

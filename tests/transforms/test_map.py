@@ -178,8 +178,9 @@ def test_wrong_number_of_arguments_is_the_elements_failure() -> None:
 
 
 def test_a_plain_function_that_returns_a_coroutine_is_told_how_to_be_written() -> None:
-    with pytest.raises(TypeError, match="async def"):
+    with pytest.raises(TypeError, match=r"async def`, or give functools\.partial"):
         list(ad.Dataset.range(1).map(lambda x: double_later(x)))
+    assert list(ad.Dataset.range(2).map(functools.partial(double_later))) == [0, 2]
 
 
 def test_a_sequential_map_calls_its_function_in_order_once_per_element() -> None:
