@@ -4,6 +4,8 @@
 
 "Without" puts nothing in the place of what the meters do; the calls of these functions remain, and are part of it.
 A pull is that of one element from a source in memory through two maps and an `enumerate`, a block for each element.
+"Each function" is what it costs more, in processor time, that of functions which are called in one pass some passes are
+timed, so that each has a row of its own.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from unittest.mock import patch
 import numpy as np
 
 import asyncdata as ad
+from asyncdata.executors.function_times import FunctionTimes
 from asyncdata.graph import node
 from asyncdata.runtime.meter import Meter
 
@@ -91,6 +94,22 @@ def read_all(build: Callable[[], ad.Dataset[Any]], around: Callable[[], Any]) ->
     return prepare
 
 
+def in_one_pass(scale: int) -> dict[str, Callable[[], ad.Dataset[Any]]]:
+    """Pipelines that call several functions in one pass."""
+    return {
+        "decode, crop and flip": lambda: (
+            ad.Dataset.range(scale).map(decoded).map(lambda x: x[8:120, 8:120]).map(lambda x: x[:, ::-1]).batch(32)
+        ),
+        "three functions of a microsecond": lambda: (
+            ad.Dataset.range(scale * 20).map(bits).map(bits).map(bits).batch(256)
+        ),
+    }
+
+
+def bits(x: int) -> int:
+    return sum([x >> place & 1 for place in range(8)])
+
+
 def pull(elements: int) -> ad.Dataset[int]:
     """One element to a block: nothing reads ahead by more."""
     plain = ad.Options(optimize=False)
@@ -110,8 +129,25 @@ def main() -> None:
             raw = {key: runs.seconds for key, runs in found.items()}
             title = f"{name}, {'meters' if way == 'with' else way}"
             report.add(Row(title, median(pairs), "times", "without", 1.0, bar, raw))
+    for name, build in in_one_pass(scale // 30).items():
+        report.add(functions(name, build, 11 * rounds))  # many short ones, as the difference is small
     report.add(pulls(200 if arguments.quick else 20_000, rounds))
     report.finish(arguments.json)
+
+
+def functions(name: str, build: Callable[[], ad.Dataset[Any]], rounds: int) -> Row:
+    """What it costs that each function has its own time, in processor time, by turns."""
+    seconds: dict[str, list[float]] = {"with": [], "without": []}
+    never = patch.object(FunctionTimes, "is_due", lambda *_: False)
+    for number in range(rounds):
+        ways = [("with", nullcontext()), ("without", never)]
+        for way, around in ways if number % 2 else reversed(ways):
+            with around:
+                ds, begin = build(), time.process_time()
+                read_all(lambda ds=ds: ds, nullcontext)()()
+                seconds[way].append(time.process_time() - begin)
+    more = median([one / other for one, other in zip(seconds["with"], seconds["without"], strict=True)])
+    return Row(f"{name}, each function", more, "times", "without", 1.0, AtMost(1.01), seconds)
 
 
 def pulls(elements: int, rounds: int) -> Row:
