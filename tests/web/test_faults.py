@@ -15,7 +15,7 @@ import pytest
 
 import asyncdata as ad
 from asyncdata.web import ingest_app
-from tests.web.killing import PROGRAMS, begun, killed
+from tests.web.killing import PROGRAMS, Service, killed
 
 httpx = pytest.importorskip("httpx")
 pytest.importorskip("uvicorn")
@@ -25,28 +25,6 @@ from tests.web.serving import served  # noqa: E402
 pytestmark = [pytest.mark.web, pytest.mark.usefixtures("nothing_left")]
 
 BYTES = {"Content-Type": "application/octet-stream"}
-
-
-class Service:
-    """A service on a socket that outlives it: who connects while it is down waits for the next one."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.socket = socket.create_server(("127.0.0.1", 0))
-        self.url = f"http://127.0.0.1:{self.socket.getsockname()[1]}"
-
-    def start(self) -> None:
-        descriptor = self.socket.fileno()
-        self.process = begun(PROGRAMS / "listening_service.py", self.folder, descriptor, pass_fds=[descriptor])
-
-    def kill(self) -> None:
-        self.process.kill()
-        self.process.wait()
-
-    def stop(self) -> None:
-        self.process.terminate()
-        self.process.wait()
-        self.socket.close()
 
 
 async def deliver(service: Service, numbers: Iterator[int], acknowledged: list[int], every: int, kills: int) -> None:
