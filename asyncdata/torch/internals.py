@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -14,6 +15,7 @@ __all__ = (
     "BaseSampler",
     "base_fields",
     "check_supported",
+    "collate_functions",
     "is_iterable",
     "make_fetcher",
     "numpy_bits",
@@ -29,6 +31,7 @@ __all__ = (
 torch: Final[Any] = require("torch", "asyncdata.torch")
 loader_module: Final[Any] = require("torch.utils.data.dataloader", "asyncdata.torch")
 worker_module: Final[Any] = require("torch.utils.data._utils.worker", "asyncdata.torch")
+collate_module: Final[Any] = require("torch.utils.data._utils.collate", "asyncdata.torch")
 pin_module: Final[Any] = require("torch.utils.data._utils.pin_memory", "asyncdata.torch")
 Kinds: Final[Any] = getattr(loader_module, "_DatasetKind")  # noqa: B009
 
@@ -83,6 +86,13 @@ def is_iterable(kind: int) -> bool:
 def make_fetcher(loader: Any) -> Any:
     """Return PyTorch's reader of a dataset: `fetch(index)` returns a batch."""
     return Kinds.create_fetcher(loader.kind, loader.dataset, loader.auto_collation, loader.collate_fn, loader.drop_last)
+
+
+def collate_functions(more: Mapping[Any, Any] | None = None) -> dict[Any, Any]:
+    """Return the functions that a program has given `default_collate` for types; add some."""
+    known: dict[Any, Any] = collate_module.default_collate_fn_map
+    known.update(more or {})
+    return {kind: function for kind, function in known.items() if function.__module__ != collate_module.__name__}
 
 
 def worker_info(worker: int, workers: int, seed: int, dataset: Any) -> Any:

@@ -21,6 +21,7 @@ from asyncdata.executors.process.worker import FunctionReference
 from asyncdata.runtime.state_values import from_json_value, to_json_value
 from asyncdata.torch.generators import GlobalStates, global_states, mark_of_globals, set_global_states
 from asyncdata.torch.internals import is_iterable, make_fetcher, numpy_seed, set_worker_info, torch, worker_info
+from asyncdata.torch.process_settings import ProcessSettings
 
 __all__ = (
     "ENDED",
@@ -131,6 +132,7 @@ class RunSetup:
     __name__ = "fetch_batch"
 
     def __init__(self, loader: Any, base_seed: int, number: int | None = None) -> None:
+        self.settings = ProcessSettings()  # first, as the modules of the others are imported with these
         self.dataset = loader.dataset
         self.kind: int = loader.kind
         self.auto_collation: bool = loader.auto_collation
@@ -265,10 +267,12 @@ class WorkerRun:
         if self.states is not None:
             set_global_states(self.states)
         set_worker_info(self.info)
+        self.setup.settings.apply_modes()
 
     def begin(self, worker: int) -> None:
-        """Seed the generators, and call `worker_init_fn`."""
+        """Take the settings of the loader's process, seed the generators, and call `worker_init_fn`."""
         setup = self.setup
+        setup.settings.apply()
         seed = setup.base_seed + worker
         random.seed(seed)
         torch.manual_seed(seed)
