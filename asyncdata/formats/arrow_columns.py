@@ -155,11 +155,15 @@ def all_numbers(array: Any) -> Array:
 
 
 def plain_objects(array: Any) -> Array:
-    """Return texts, bytes and decimals."""
+    """Return texts, bytes and decimals; `ValueError` for a text that is not UTF-8, which Parquet may hold."""
+    pa = arrow("pyarrow", "columns of Arrow")
     try:
         return array.to_numpy(zero_copy_only=False)
     except NotImplementedError:
         return objects(array.to_pylist())
+    except pa.ArrowException:
+        array.validate(full=True)
+        raise
 
 
 def intervals(array: Any) -> Any:

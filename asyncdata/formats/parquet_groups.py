@@ -24,6 +24,7 @@ __all__ = (
     "checked_tail",
     "metadata_in",
     "places_of",
+    "reading_errors",
     "spans",
 )
 
@@ -199,6 +200,11 @@ def check_rows(metadata: Any, group: int, needed: Sequence[str] | None, found: i
     for count in (found, *(chunk.num_values for chunk in chunks_of(metadata, group, plain))):
         if count != rows:
             raise ValueError(f"it has {count} rows, but its metadata says {rows}")
+
+
+def reading_errors() -> tuple[type[Exception], ...]:
+    """Return the errors that pyarrow raises for what cannot be read."""
+    return OSError, ValueError, NotImplementedError, arrow("pyarrow", METHOD).ArrowException
 
 
 def as_data_loss(error: Exception, name: str, group: int = -1) -> Exception:

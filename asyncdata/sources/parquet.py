@@ -21,6 +21,7 @@ from asyncdata.formats.parquet_groups import (
     checked_tail,
     metadata_in,
     places_of,
+    reading_errors,
     spans,
 )
 from asyncdata.graph.node import ELSEWHERE
@@ -79,7 +80,7 @@ class ParquetFile(NumberedFile):
             needed = selection.needed(metadata, self.shown)
             await contents.scope.in_thread(partial(check_columns, metadata, entry.size, needed))
             groups = await contents.scope.in_thread(partial(selection.groups, metadata, tail, entry.size))
-        except (OSError, ValueError, NotImplementedError) as error:
+        except reading_errors() as error:
             yield ParsedChunk([as_data_loss(error, self.shown)], offset, lost=True)
             return
         groups = [group for group in groups if group >= offset]
@@ -90,7 +91,7 @@ class ParquetFile(NumberedFile):
                 parts = await contents.group(group)
                 decode = partial(selection.decoded, metadata, group, PartsOfFile(entry.size, parts), needed)
                 decoded = await contents.scope.in_thread(decode)
-            except (OSError, ValueError, NotImplementedError) as error:
+            except reading_errors() as error:
                 count = 1 if self.files is None else metadata.row_group(group).num_rows
                 errors: list[Any] = [copy.copy(as_data_loss(error, self.shown, group)) for _ in range(count)]
                 yield ParsedChunk(errors, group, end=group + 1)

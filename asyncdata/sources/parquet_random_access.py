@@ -24,6 +24,7 @@ from asyncdata.formats.parquet_groups import (
     checked_tail,
     metadata_in,
     places_of,
+    reading_errors,
     spans,
 )
 from asyncdata.sources.numbered_files import NumberedFiles
@@ -75,7 +76,7 @@ class ParquetFiles(NumberedFiles):
             try:
                 with open_file(path, self.storage) as file:
                     self.known[path] = self.inspect(file, without_query(path))
-            except (OSError, ValueError, NotImplementedError) as error:
+            except reading_errors() as error:
                 self.known[path] = KnownTable(
                     Status(-1, 0), error=as_data_loss(error, without_query(path)).with_traceback(None)
                 )
@@ -153,7 +154,7 @@ class ParquetFiles(NumberedFiles):
             parts = [(start, file.read_at(start, size)) for start, size in wanted]
             source = PartsOfFile(known.status.size, parts)
             return self.selection.decoded(known.metadata, group, source, known.needed)
-        except (OSError, ValueError, NotImplementedError) as error:
+        except reading_errors() as error:
             return as_data_loss(error, without_query(path), group).with_traceback(None)
 
     def is_end(self, path: str, record: int) -> bool:

@@ -174,6 +174,24 @@ def test_a_corrupt_row_group_is_one_error_and_the_next_follows(path: Path) -> No
         list(ad.ParquetDataset(path, ["id"]))
 
 
+@pytest.mark.parametrize("nested", [False, True])
+def test_a_text_that_is_not_utf_8_is_an_error_of_its_row_group(tmp_path: Path, nested: bool) -> None:
+    """Parquet does not check texts, and pyarrow fails only where it makes objects of them."""
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    column = pa.array([b"a", b"b", b"\xff", b"c", b"d", b"e"]).view(pa.string())
+    if nested:
+        column = pa.StructArray.from_arrays([column], ["text"])
+    pq.write_table(pa.table({"a": column}), path := tmp_path / "a.parquet", row_group_size=2)
+    good = [{"a": {"text": text} if nested else text} for text in "abde"]
+    lost = Failed("DataLossError")
+    assert results(ad.ParquetDataset(path)) == [*good[:2], lost, *good[2:]]
+    assert results(ad.ParquetDataset(path, index=True)) == [*good[:2], lost, lost, *good[2:]]
+    assert [len(one["a"]) for one in ad.ParquetDataset(path).ignore_errors().batch(9)] == ([1] if nested else [4])
+    check_resumes(lambda: ad.ParquetDataset(path).ignore_errors())
+    with pytest.raises(ad.DataLossError, match=r"a\.parquet: row group 1 cannot be read: Invalid UTF8 sequence at"):
+        list(ad.ParquetDataset(path))
+
+
 def test_metadata_of_columns_that_cannot_be_is_an_error_before_any_of_a_single_column_is_looked_at(path: Path) -> None:
     content = path.read_bytes()
     footer = int.from_bytes(content[-8:-4], "little") + 8
