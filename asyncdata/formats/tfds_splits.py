@@ -40,10 +40,12 @@ class Piece:
 
 
 def splits_in(info: Mapping[str, Any]) -> dict[str, Split]:
-    """Return the splits that an index has, by name."""
+    """Return the splits that an index has, by name; `ValueError` for one whose records are not counted."""
     found: dict[str, Split] = {}
     for entry in info["splits"]:
         lengths = [int(length) for length in entry.get("shardLengths", [])]
+        if not lengths and (entry.get("numShards") or entry.get("numBytes", "0") not in ("0", 0)):
+            raise ValueError(f"its split {entry['name']!r} has no shardLengths, and is not empty")
         words = {"DATASET": info["name"], "SPLIT": entry["name"], "FILEFORMAT": info.get("fileFormat", "tfrecord")}
         template = entry.get("filepathTemplate") or TEMPLATE
         names = [shard_name(template, words, number, len(lengths)) for number in range(len(lengths))]

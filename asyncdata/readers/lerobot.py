@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 from os import PathLike
@@ -30,6 +31,9 @@ METHOD: Final = "LeRobotDataset"
 
 TEXTS: Final = {"task": "meta/tasks.parquet", "subtask": "meta/subtasks.parquet"}
 """Columns of texts, of which frames store numbers."""
+
+PLACE: Final = re.compile(r"\{(\w+)(?::(0?\d{1,2}d?))?\}")
+"""Where a word stands in the pattern of a path, and how it is formatted."""
 
 LONG: Final = 40
 """An argument with more characters is shown as a digest."""
@@ -132,9 +136,7 @@ def info_of(root: str, storage: StorageOptions | None) -> Info:
     with reading_index(root, "LeRobot", storage, "meta/info.json") as info:
         version = str(info["codebase_version"])
         if version.startswith("v3."):
-            features = {
-                str(name): {**feature, "shape": tuple(feature["shape"])} for name, feature in info["features"].items()
-            }
+            features = {str(name): feature_in(feature) for name, feature in info["features"].items()}
             return Info(
                 features,
                 float(info["fps"]),
@@ -147,6 +149,14 @@ def info_of(root: str, storage: StorageOptions | None) -> Info:
         f"{METHOD}: {without_query(root)} has the format {version}, and v3.0 is read: convert it with "
         "lerobot.datasets.v30.convert_dataset_v21_to_v30"
     )
+
+
+def feature_in(found: Any) -> dict[str, Any]:
+    """Return a feature as a folder describes it; `KeyError` or `TypeError` if its dtype or shape cannot be."""
+    feature = {**found, "dtype": str(found["dtype"]), "shape": tuple(found["shape"])}
+    if len(feature["shape"]) > 1 and feature["dtype"] not in ("image", "video"):
+        np.dtype(feature["dtype"])
+    return feature
 
 
 def chosen_features(features: dict[str, Any], columns: Any) -> dict[str, Any]:
@@ -235,8 +245,18 @@ def paths_in(
     """Return the paths of the files that have episodes, and the index of each episode's."""
     numbers = np.stack([columns[f"{what}/chunk_index"], columns[f"{what}/file_index"]])
     each, places = np.unique(numbers, axis=1, return_inverse=True)
-    names = [pattern.format(chunk_index=chunk, file_index=file, **more) for chunk, file in each.T.tolist()]
+    names = [named(pattern, {"chunk_index": chunk, "file_index": file, **more}) for chunk, file in each.T.tolist()]
     return [joined(root, inside(name)) for name in names], places.reshape(-1)
+
+
+def named(pattern: str, words: Mapping[str, Any]) -> str:
+    """Return the name of a file by a pattern of `info.json`; `DataLossError` for one with other words, or formats."""
+    try:
+        return PLACE.sub(lambda place: format(words[place[1]], place[2] or ""), pattern)
+    except (KeyError, ValueError):
+        raise DataLossError(
+            f"{METHOD}: meta/info.json has a path {pattern!r:.200}, where {[*words]} are known"
+        ) from None
 
 
 def selected(found: Episodes, numbers: Any) -> Episodes:

@@ -41,6 +41,11 @@ class Format:
     needs: str | None = None
     """The package that it needs, which tests marked `formats` have."""
 
+    checksums: Callable[[bytes], range] | None = None
+    """Which bytes of a file have checksums."""
+    checked_at_end: bool = False
+    """Whether the checksum is at the end of a file, so that other elements may come before the error."""
+
     def write(self, path: Path, numbers: Numbers) -> Path:
         path.write_bytes(self.content(numbers))
         return path
@@ -120,7 +125,18 @@ def tensors(numbers: Numbers) -> bytes:
 
 
 def zstd(data: bytes) -> bytes:
-    return zstd_module().compress(data)
+    """Compress as the program zstd does, with a checksum."""
+    module = zstd_module()
+    return module.compress(data, options={module.CompressionParameter.checksum_flag: 1})
+
+
+def every_byte(content: bytes) -> range:
+    return range(len(content))
+
+
+def pages(content: bytes) -> range:
+    """Return where the pages of Parquet are, between the mark and the metadata."""
+    return range(4, len(content) - 8 - int.from_bytes(content[-8:-4], "little"))
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -181,24 +197,40 @@ def record(number: int) -> bytes:
 
 FORMATS: dict[str, Format] = {
     "jsonl": Format(json_lines, by(ad.JsonLinesDataset), row),
-    "jsonl.gz": Format(lambda numbers: gzip.compress(json_lines(numbers)), by(ad.JsonLinesDataset), row, indexed=False),
+    "jsonl.gz": Format(
+        lambda numbers: gzip.compress(json_lines(numbers)),
+        by(ad.JsonLinesDataset),
+        row,
+        indexed=False,
+        checksums=every_byte,
+        checked_at_end=True,
+    ),
     "jsonl.zst": Format(
-        lambda numbers: zstd(json_lines(numbers)), by(ad.JsonLinesDataset), row, indexed=False, needs="backports"
+        lambda numbers: zstd(json_lines(numbers)),
+        by(ad.JsonLinesDataset),
+        row,
+        indexed=False,
+        needs="backports",
+        checksums=every_byte,
+        checked_at_end=True,
     ),
     "tfrecord": Format(
-        lambda numbers: b"".join(frame(record(number)) for number in numbers), by(ad.TFRecordDataset), record
+        lambda numbers: b"".join(frame(record(number)) for number in numbers),
+        by(ad.TFRecordDataset),
+        record,
+        checksums=every_byte,
     ),
     "tar": Format(archive, by(ad.WebDataset), sample),
-    "parquet": Format(parquet, by(ad.ParquetDataset), row, needs="pyarrow"),
+    "parquet": Format(parquet, by(ad.ParquetDataset), row, needs="pyarrow", checksums=pages),
     "arrow": Format(arrow, by(ad.ArrowDataset), row, indexed=False, needs="pyarrow"),
     "arrows": Format(
         lambda numbers: arrow(numbers, "new_stream"), by(ad.ArrowDataset), row, indexed=False, needs="pyarrow"
     ),
     "npy": Format(array, by(ad.NpyDataset), lambda number: [number, -number]),
-    "npz": Format(arrays, by(ad.NpyDataset), pair),
+    "npz": Format(arrays, by(ad.NpyDataset), pair, checksums=every_byte),
     "mds": Format(mds, by(ad.MdsDataset), row),
     "safetensors": Format(tensors, rows_of_tensors, pair),
-    "array_record": Format(array_record, array_records, record, needs="array_record"),
+    "array_record": Format(array_record, array_records, record, needs="array_record", checksums=every_byte),
     "datasets": Format(lambda numbers: arrow(numbers, "new_stream"), hugging_face, row, needs="datasets"),
     "pytorch": Format(json_lines, map_style, row),
 }

@@ -5,8 +5,9 @@ from __future__ import annotations
 import gzip
 import random
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from functools import partial
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
@@ -106,14 +107,18 @@ EXPECTED = "expect|end marker|bytes too early|is not valid JSON|ends within the 
 """How messages say what should have been there."""
 
 
-def check_cuts(form: Format, whole: Path, cuts: list[Path], index: bool) -> None:
-    """Check what is read of files that are cut short, and of a whole one behind each of them."""
-    found = outcomes(form.read([path for cut in cuts for path in (cut, whole)], index=index))
+Check = Callable[[Format, Path, list[Any]], None]
+"""Checks what was read of a damaged file."""
+
+
+def check_each(form: Format, whole: Path, damaged: list[Path], index: bool, check: Check) -> None:
+    """Check what is read of damaged files, and of a whole one behind each of them."""
+    found = outcomes(form.read([path for one in damaged for path in (one, whole)], index=index))
     after = told(expected(form, LATER))
-    for cut in cuts:
+    for path in damaged:
         end = next((place for place, one in enumerate(found) if value_of(one) == after[0]), len(found))
-        assert told(found[end : end + len(after)]) == after, f"the file behind {cut.name}"
-        check_cut(form, cut, found[:end])
+        assert told(found[end : end + len(after)]) == after, f"the file behind {path.name}"
+        check(form, path, found[:end])
         found = found[end + len(after) :]
     assert not found
 
@@ -141,18 +146,32 @@ def places(content: bytes, every: int) -> list[int]:
     ]
 
 
-def cut_everywhere(name: str, files: list[Path], every: int) -> None:
+def cut(content: bytes, place: int) -> bytes:
+    return content[:place]
+
+
+def changed(content: bytes, place: int) -> bytes:
+    return content[:place] + bytes([content[place] ^ 0x55]) + content[place + 1 :]
+
+
+def damage_everywhere(
+    name: str, files: list[Path], every: int, damage: Callable[[bytes, int], bytes], check: Check
+) -> None:
     form, (first, second) = FORMATS[name], files
     content = first.read_bytes()
     ends = places(content, every)
     for some in (ends[begin : begin + AT_ONCE] for begin in range(0, len(ends), AT_ONCE)):
-        cuts = [first.with_name(f"cut-{end}.{name}") for end in some]
-        for end, cut in zip(some, cuts, strict=True):
-            cut.write_bytes(content[:end])
+        damaged = [first.with_name(f"at-{end}.{name}") for end in some]
+        for end, path in zip(some, damaged, strict=True):
+            path.write_bytes(damage(content, end))
         for index in (False, True) if form.indexed else (False,):
-            check_cuts(form, second, cuts, index)
-        for cut in cuts:
-            cut.unlink()
+            check_each(form, second, damaged, index, check)
+        for path in damaged:
+            path.unlink()
+
+
+def cut_everywhere(name: str, files: list[Path], every: int) -> None:
+    damage_everywhere(name, files, every, cut, check_cut)
 
 
 @parametrized(*DAMAGED)
@@ -164,6 +183,35 @@ def test_cut_short_at_some_bytes(name: str, files: list[Path]) -> None:
 def test_cut_short_at_every_byte(name: str, files: list[Path]) -> None:
     FORMATS[name].write(files[0], FEW)
     cut_everywhere(name, files, 1)
+
+
+def check_changed(form: Format, path: Path, found: list[Any], numbers: range = NUMBERS) -> None:
+    """Check what is read of a file in which one byte was changed: where checksums are, no other elements."""
+    errors = [one for one in found if isinstance(one, Exception)]
+    for error in errors:
+        if not isinstance(error, ad.DataLossError):  # of a decoder of WebDataset
+            assert isinstance(error, ValueError)
+            assert any(f"{path}: " in note for note in error.__notes__)
+        else:
+            assert str(error).startswith(f"{path}: "), str(error)
+    place = int(path.name.split(".")[0].removeprefix("at-"))
+    if form.checksums is not None and place in form.checksums(changed(path.read_bytes(), place)):
+        whole, same = told(expected(form, numbers)), told(found)
+        others = [one for one in same if one not in whole and not isinstance(one, Exception)]
+        assert same == whole or errors, "elements were lost"
+        assert not others or (form.checked_at_end and errors), "other elements"
+
+
+@parametrized(*DAMAGED)
+def test_a_byte_changed_at_some_places(name: str, files: list[Path]) -> None:
+    size = files[0].stat().st_size
+    damage_everywhere(name, files, max(1, min(97, size // SOME)), changed, check_changed)
+
+
+@parametrized(*DAMAGED, slow=True)
+def test_each_byte_changed(name: str, files: list[Path]) -> None:
+    FORMATS[name].write(files[0], FEW)
+    damage_everywhere(name, files, 1, changed, partial(check_changed, numbers=FEW))
 
 
 def foreign() -> dict[str, bytes]:

@@ -137,6 +137,23 @@ def test_damaged_files_are_errors_in_their_places(folder: Path) -> None:
         ad.LeRobotDataset(folder, columns=["index"])[first]
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('"dtype": "video"', '"kind": "video"', "KeyError: 'dtype'"),
+        ("{chunk_index:03d}", "{chunk:03d}", r"path 'data/chunk-\{chunk:03d\}.*'chunk_index', 'file_index'"),
+        ("{file_index:03d}", "{file_index:02.03d}", None),
+        ("{file_index:03d}", "{file_index.numerator}", None),
+    ],
+)
+def test_what_a_folder_says_of_itself_wrongly(folder: Path, old: str, new: str, message: str | None) -> None:
+    """A pattern of a path has a few words, and none of what `str.format` could do more."""
+    info = folder / "meta" / "info.json"
+    info.write_text(info.read_text().replace(old, new))
+    with pytest.raises(ad.DataLossError if message else FileNotFoundError, match=message):
+        list(ad.LeRobotDataset(folder))
+
+
 def test_a_task_that_the_table_of_tasks_does_not_have(folder: Path) -> None:
     pq = pytest.importorskip("pyarrow.parquet")
     whole = [*ad.LeRobotDataset(FOLDER, columns=["index", "task"])]

@@ -148,6 +148,19 @@ def test_records_that_do_not_fit_are_errors_in_their_places(folder: Path) -> Non
             list(ad.TfdsDataset(folder, "train"))
 
 
+def test_a_split_whose_records_are_not_counted(folder: Path) -> None:
+    """Old versions wrote how many shards there are, and not how many records each of them has."""
+    info = json.loads((folder / "dataset_info.json").read_text())
+    for more in ({"numBytes": "1170"}, {"numShards": "4"}):
+        other = {"name": "other", **more}
+        (folder / "dataset_info.json").write_text(json.dumps(info | {"splits": [*info["splits"], other]}))
+        with pytest.raises(ad.DataLossError, match="its split 'other' has no shardLengths, and is not empty"):
+            ad.TfdsDataset(folder, "all")
+    other = {"name": "other", "numBytes": "0"}
+    (folder / "dataset_info.json").write_text(json.dumps(info | {"splits": [*info["splits"], other]}))
+    assert numbers(ad.TfdsDataset(folder, "all")) == NUMBERS["all"]
+
+
 def test_what_is_not_supported_says_so(folder: Path) -> None:
     for split, message in [
         ("word", "there is no split 'word', but"),
