@@ -93,8 +93,8 @@ class ParquetFile(NumberedFile):
                 decoded = await contents.scope.in_thread(decode)
             except reading_errors() as error:
                 count = 1 if self.files is None else metadata.row_group(group).num_rows
-                errors: list[Any] = [copy.copy(as_data_loss(error, self.shown, group)) for _ in range(count)]
-                yield ParsedChunk(errors, group, end=group + 1)
+                for lost in in_places(as_data_loss(error, self.shown, group), count, want, group):
+                    yield lost
                 continue
             for found in in_parts(decoded, want, group, self.shown):
                 yield found
@@ -107,6 +107,16 @@ class ParquetFile(NumberedFile):
         if length > size:
             tail = await contents.read(entry.size - length, length)
         return tail
+
+
+def in_places(error: Exception, rows: int, want: Demand, group: int) -> Iterator[ParsedChunk]:
+    """Yield an error in the place of each row of a row group; damaged metadata may say that it has billions."""
+    begin, end = 0, -1
+    while end < 0:
+        stop = min(rows, begin + ROWS, begin + want.items)
+        end = group + 1 if stop >= rows else -1
+        yield ParsedChunk([copy.copy(error) for _ in range(begin, stop)], group, begin, end)
+        begin = stop
 
 
 def in_parts(decoded: DecodedGroup, want: Demand, group: int, name: str) -> Iterator[ParsedChunk]:

@@ -17,7 +17,7 @@ from asyncdata.elements.column_store import ColumnStore
 from asyncdata.testing import check_resumes
 from tests.reference import Failed
 from tests.remote.web import web
-from tests.running import WAYS, results
+from tests.running import WAYS, results, taken
 
 pytestmark = pytest.mark.formats
 
@@ -233,6 +233,24 @@ def test_a_row_group_that_has_fewer_rows_than_it_says_is_an_error(tmp_path: Path
     with pytest.raises(ad.DataLossError, match="row group 2 cannot be read: it has 20 rows, but its metadata says 21"):
         list(ad.ParquetDataset(path))
     assert results(ad.ParquetDataset(path, index=True))[40:] == [Failed("DataLossError")] * 21
+
+
+def test_a_row_group_that_says_that_it_has_billions_of_rows(tmp_path: Path) -> None:
+    """By number each is an error in its place; they are not made before they are asked for."""
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    pq.write_table(pa.table({"a": [*range(20)]}), path := tmp_path / "a.parquet")
+    content = path.read_bytes()
+    footer = len(content) - 8 - int.from_bytes(content[-8:-4], "little")
+    place = content.rindex(bytes([0x16, 40])) + 1  # the number of rows, 20 as a zigzag number
+    rows = 1 << 33
+    number = bytes([0x80, 0x80, 0x80, 0x80, 0x40])
+    metadata = content[footer:place] + number + content[place + 1 : -8]
+    path.write_bytes(content[:footer] + metadata + len(metadata).to_bytes(4, "little") + b"PAR1")
+    assert pq.read_metadata(path).row_group(0).num_rows == rows
+    ds = ad.ParquetDataset(path, index=True)
+    assert len(ds) == rows
+    assert taken(ds.iterate(), 3) == [Failed("DataLossError")] * 3
+    assert results(ad.ParquetDataset(path)) == [Failed("DataLossError")]
 
 
 @pytest.mark.parametrize("rows", [19, 1, 0, -1])
