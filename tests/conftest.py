@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 import uvloop
+from _pytest.doctest import DoctestModule
 from hypothesis import HealthCheck, given, settings
 from hypothesis.internal.conjecture import providers
 from hypothesis.internal.detection import is_hypothesis_test
@@ -61,11 +62,15 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_sessionstart() -> None:
     """Have Hypothesis draw constants of the modules that are loaded now alone: with those of modules that are loaded
     later, its examples would depend on which tests ran before in the same process.
+
+    Then a first law, while there are few objects: Hypothesis looks through all for those that refer to the generators
+    that it keeps, and warns if `gc` no longer looks at these.
     """
     names, function = vars(providers), "_get_local_constants"
     if function in names:
         constants = names[function]()
         names[function] = lambda: constants
+    given(none())(lambda _: None)()
 
 
 def pytest_xdist_auto_num_workers() -> int:
@@ -78,6 +83,15 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     if collection_path.suffix != ".py" or asked_for(config.option.markexpr, markers_in(collection_path)):
         return None
     return True
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collect_file(file_path: Path) -> Iterator[None]:
+    """Look for doctests where there is a prompt: others of our hundreds of modules need not be imported for that."""
+    found = yield
+    return [
+        one for one in found if not isinstance(one, DoctestModule) or ">>> " in file_path.read_text(encoding="utf-8")
+    ]
 
 
 @pytest.hookimpl(tryfirst=True)  # before what is not asked for by `-m` is left out
@@ -99,11 +113,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_collection_finish() -> None:
-    """Let the many `gc.collect()` of the leak checks look at what the tests made, not at every module.
-
-    Before that, a first law: Hypothesis warns if what it keeps for all laws is made when `gc` no longer looks at it.
-    """
-    given(none())(lambda _: None)()
+    """Let the many `gc.collect()` of the leak checks look at what the tests made, not at every module."""
     gc.enable()
     gc.collect()
     gc.freeze()

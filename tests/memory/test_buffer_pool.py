@@ -8,6 +8,7 @@ import platform
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -110,16 +111,17 @@ def test_objects_are_never_put_there() -> None:
 
 
 @pytest.mark.parametrize(
-    "arrays",
+    "build",
     [
-        [np.ones((3, LARGE)), np.zeros((1, LARGE))],
-        [np.ones((3, LARGE), np.float32), np.zeros((1, LARGE), np.int64)],
-        [np.ones((3, LARGE), order="F"), np.zeros((1, LARGE), order="F")],
-        [np.ones((3, LARGE), "M8[s]"), np.zeros((0, LARGE), "M8[s]")],
+        lambda: [np.ones((3, LARGE)), np.zeros((1, LARGE))],
+        lambda: [np.ones((3, LARGE), np.float32), np.zeros((1, LARGE), np.int64)],
+        lambda: [np.ones((3, LARGE), order="F"), np.zeros((1, LARGE), order="F")],
+        lambda: [np.ones((3, LARGE), "M8[s]"), np.zeros((0, LARGE), "M8[s]")],
     ],
     ids=["one type", "two types", "columns", "dates"],
 )
-def test_joining_is_concatenating(arrays: list[Any]) -> None:
+def test_joining_is_concatenating(build: Callable[[], list[Any]]) -> None:
+    arrays = build()
     found, wanted = joined(arrays), np.concatenate(arrays)
     assert found.dtype == wanted.dtype
     assert found.strides == wanted.strides
