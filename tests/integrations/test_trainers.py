@@ -163,11 +163,9 @@ def test_accelerate_takes_a_stateful_dataloader(tmp_path: Path) -> None:
     assert seen + [batch["x"].tolist() for batch in loader] == expected(1)
 
 
-@pytest.mark.parametrize("way", ["loader", "resumed", "prepared"])
-def test_processes_of_accelerate_have_each_element_once(way: str, tmp_path: Path) -> None:
-    run_processes(2, "accelerate_shares.py", way, str(tmp_path))
+def test_processes_of_accelerate_have_each_element_once(tmp_path: Path) -> None:
+    run_processes(2, "accelerate_shares.py", str(tmp_path))
 
 
-@pytest.mark.parametrize("stop", [5, 7])
-def test_processes_of_lightning_go_on_where_each_of_them_was(stop: int, tmp_path: Path) -> None:
-    run_processes(2, "lightning_shares.py", str(tmp_path), str(stop))
+def test_processes_of_lightning_go_on_where_each_of_them_was(tmp_path: Path) -> None:
+    run_processes(2, "lightning_shares.py", str(tmp_path), "5", "7")

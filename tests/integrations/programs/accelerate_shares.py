@@ -1,4 +1,5 @@
-"""One of two processes that accelerate trains in: it prints the elements that it gets, in each of two epochs."""
+"""One of two processes that accelerate trains in: together they get each element once, in each of two epochs, whichever
+way they read."""
 
 from __future__ import annotations
 
@@ -33,25 +34,28 @@ def resumed():
     first, second = list(loader), []
     for _, batch in zip(range(2), loader, strict=False):
         second.append(batch)
-    accelerator.save_state(sys.argv[2])
+    accelerator.save_state(sys.argv[1])
     accelerator.wait_for_everyone()  # the first process writes what the other reads
     next(iter(loader))  # what comes after the checkpoint is lost with the process
-    accelerator.load_state(sys.argv[2])
+    accelerator.load_state(sys.argv[1])
     return [first, second + list(loader)]
 
 
-if sys.argv[1] == "loader":
-    loader = make()
-    epochs = [[*loader], [*loader]]
-elif sys.argv[1] == "resumed":
-    epochs = resumed()
-else:
+def prepared():
     loader = accelerator.prepare(DataLoader(rows().to_torch(), batch_size=3))
-    epochs = [[*loader], [*loader]]
-epochs = [[x for batch in epoch for x in batch.tolist()] for epoch in epochs]
-shares = [None, None]
-dist.all_gather_object(shares, epochs)
-for first, second in zip(*shares, strict=True):
-    assert sorted(first + second) == list(range(24)), shares
-    assert len(first) == 12
+    return [[*loader], [*loader]]
+
+
+def read():
+    loader = make()
+    return [[*loader], [*loader]]
+
+
+for way in (read, resumed, prepared):
+    epochs = [[x for batch in epoch for x in batch.tolist()] for epoch in way()]
+    shares = [None, None]
+    dist.all_gather_object(shares, epochs)
+    for first, second in zip(*shares, strict=True):
+        assert sorted(first + second) == list(range(24)), (way.__name__, shares)
+        assert len(first) == 12, way.__name__
 accelerator.end_training()

@@ -57,10 +57,10 @@ def train(stop=0, resume=None):
     return model.seen
 
 
-stop = int(sys.argv[2])
-seen = train(stop) + train(resume=f"{FOLDER}/stopped.ckpt")
-ds = ad.Dataset.range(30).shuffle(seed=1).shard(2, dist.get_rank()).batch(3)
-assert seen == [batch.tolist() for _ in range(3) for batch in ds], (dist.get_rank(), seen)
-dist.barrier()
+for stop in map(int, sys.argv[2:]):
+    seen = train(stop) + train(resume=f"{FOLDER}/stopped.ckpt")
+    ds = ad.Dataset.range(30).shuffle(seed=1).shard(2, dist.get_rank()).batch(3)
+    assert seen == [batch.tolist() for _ in range(3) for batch in ds], (stop, dist.get_rank(), seen)
+    dist.barrier()
 gc.collect()  # Lightning's models of DDP, which can wait forever for Gloo's threads once the group has ended
 dist.destroy_process_group()
