@@ -25,8 +25,7 @@ def seen(folder: Path, name: str, ranks: int) -> list[list[list[int]]]:
 @pytest.mark.torch
 def test_a_distributed_checkpoint_keeps_the_place_of_each_process(tmp_path: Path) -> None:
     pytest.importorskip("torch")
-    run_processes(2, "distributed_checkpoint.py", str(tmp_path), "first")
-    run_processes(2, "distributed_checkpoint.py", str(tmp_path), "same")
+    run_processes(2, "distributed_checkpoint.py", str(tmp_path), "first", "same")
     first, rest = seen(tmp_path, "first", 2), seen(tmp_path, "same", 2)
     for rank in range(2):
         share = ad.Dataset.range(40).shuffle(seed=1).shard(2, rank).map(int).batch(3)
