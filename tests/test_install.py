@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -33,6 +34,36 @@ def test_install_stands_before_other_sections_and_is_the_same_on_both_pages() ->
         assert headings[0] == "## Install"
         sections.append(text[text.index("## Install") : text.index(headings[1])])
     assert sections[0] == sections[1]
+
+
+SUITES = {
+    **dict.fromkeys(("array-record", "energon", "formats", "lance", "lerobot", "parquet"), pytest.mark.formats),
+    **dict.fromkeys(("kafka", "nats", "redis", "web"), pytest.mark.web),
+    **dict.fromkeys(("dashboard", "metrics"), pytest.mark.dashboard),
+    **dict.fromkeys(("demo", "observe", "remote"), pytest.mark.slow),
+    "ray": pytest.mark.ray,
+}
+
+
+@pytest.mark.parametrize("extra", ["-", *[pytest.param(name, marks=mark) for name, mark in SUITES.items()]])
+def test_each_extra_alone_does_its_part_and_what_is_missing_names_its_own(extra: str) -> None:
+    """As pip installs it: with the package's own dependencies and one extra, all other packages are hidden."""
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.alone", extra], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    if done.stderr.startswith("cannot tell: "):
+        pytest.skip(done.stderr.strip())
+    assert done.returncode == 0, done.stderr
+    told: dict[str, str] = json.loads(done.stdout)
+    assert told.get(extra, "works") == "works"
+    wrong = {name: said for name, said in told.items() if said not in ({name} if extra == "-" else {name, "works"})}
+    assert wrong == {}
+
+
+def test_each_extra_for_users_is_installed_alone() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = {name for name in project["optional-dependencies"] if not name.endswith("-test")} - FOR_DEVELOPERS
+    assert SUITES.keys() == extras
 
 
 def test_the_first_example_of_the_documentation_runs_when_pasted(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from asyncdata.system.optional_packages import require
 __all__ = ("EXACT", "STRICT", "Pixels", "Video", "decode_video_clip", "entries_of", "explain_damage", "opened_media")
 
 METHOD: Final = "decode_video_clip"
+INSTALL: Final = "'asyncdata[lerobot]'"
 
 Pixels: TypeAlias = npt.NDArray[np.uint8]
 
@@ -46,7 +47,7 @@ def decode_video_clip(
 
     `contents` are the bytes of a file or its path. `times` are in seconds, each gives the frame nearest to it; `frames`
     are numbers from 0 on, such as `range(0, 64, 2)`; both in any order and with repetitions. Without them it is the
-    whole video. The first video stream is decoded, by PyAV (`pip install av`), which brings FFmpeg.
+    whole video. The first video stream is decoded, by PyAV (`pip install 'asyncdata[lerobot]'`), which brings FFmpeg.
 
     Only what is needed is read and decoded: from the last keyframe before a frame on, in MP4, MOV, Matroska and WebM;
     in other files, such as MPEG-TS and AVI, from the first frame on. The frames of a video whose rate varies are
@@ -95,7 +96,7 @@ def opened_media(contents: bytes | str | os.PathLike[str]) -> Generator[tuple[An
 @contextmanager
 def explain_damage(name: str, method: str = METHOD) -> Generator[None]:
     """Raise an error of FFmpeg as a `DataLossError` that names the file."""
-    av = require("av", method, "av")
+    av = require("av", method, INSTALL)
     try:
         yield
     except AsyncDataError:
@@ -123,7 +124,7 @@ class Video:
 
     def open(self) -> None:
         """Begin with the first frame."""
-        av = require("av", METHOD, "av")
+        av = require("av", METHOD, INSTALL)
         self.container = av.open(self.file, metadata_errors="ignore", buffer_size=self.buffer_bytes)
         if not self.container.streams.video:
             raise DataLossError(f"{self.name}: it has no video stream")
@@ -260,7 +261,7 @@ class Video:
             if not self.is_ahead(time):
                 self.seek(time)
             return self.next_near(time)
-        except require("av", METHOD, "av").error.InvalidDataError:
+        except require("av", METHOD, INSTALL).error.InvalidDataError:
             if self.is_from_begin:
                 raise
         self.reopen()  # it may need frames before the keyframe

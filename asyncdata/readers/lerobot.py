@@ -94,7 +94,7 @@ class LeRobotDataset(Dataset[dict[str, Any]]):
         windows = windows_of(delta_timestamps, chosen, info.fps, tolerance_s)
         cameras = [name for name, feature in chosen.items() if feature["dtype"] == "video"]
         if cameras:
-            require("av", METHOD, "av")
+            require("av", METHOD, "'asyncdata[lerobot]'")
         texts = {
             name: texts_of(joined(root, path), name, storage)
             for name, path in TEXTS.items()
