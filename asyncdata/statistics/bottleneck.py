@@ -304,13 +304,13 @@ class LoadAnalysis:
 
     def advise_calls(self, limit: Load, step: StepStatistics, evidence: str) -> Bottleneck:
         """Advise to make more calls of a waiting function at once."""
-        now = max(1, step.workers)
-        gain = self.bottleneck(limit, evidence, "", max(MOST_CALLS, now) / now).gain
+        now, computes = max(1, step.workers), self.stats.thread_seconds if limit.resource == "thread" else 0.0
+        most = self.seconds / computes if computes else float("inf")  # what computes there does so still
+        gain = self.bottleneck(limit, evidence, "", min(most, max(MOST_CALLS, now) / now)).gain
         calls = min(max(MOST_CALLS, now), ceil(now * gain * 1.2))
         each = ceil(calls / step.open_datasets)  # of the datasets that are open, if there are several
-        return self.bottleneck(
-            limit, evidence, f"num_parallel_calls={each}{inside(step)}", each * step.open_datasets / now
-        )
+        most = min(most, each * step.open_datasets / now)
+        return self.bottleneck(limit, evidence, f"num_parallel_calls={each}{inside(step)}", most)
 
     def advise_processes(self, limit: Load, step: StepStatistics, evidence: str) -> Bottleneck:
         """Advise to make calls in processes."""

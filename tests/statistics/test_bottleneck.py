@@ -332,7 +332,7 @@ def merged(**step: Any) -> Statistics:
     ("stats", "change", "gain"),
     [
         (merged(), "executor='process' in map(decode) of its datasets", 1.99 / 9.9 * 10),
-        (dataclasses.replace(merged(), thread_seconds=0.5), "num_parallel_calls=4 in map(decode)", 64.0),
+        (dataclasses.replace(merged(), thread_seconds=0.5), "num_parallel_calls=2 in map(decode)", 20.0),
         (
             merged(where="process", worker_seconds=19.0, own_seconds=0.1, workers=2),
             "no core is free for more: less work",
