@@ -290,7 +290,7 @@ def charts(view: View, earlier: Sequence[View] = ()) -> str:
     what = "samples" if max([size for size, _, _ in sized]) > 1 else "elements"
     pace = [(after.at - now, between(before, after) * size) for size, before, after in sized]
     waits = [(after.at - now, 100 * wait_of(before, after)) for _, before, after in sized]
-    held = ("in AUTOTUNE's buffers", [(one.at - now, float(one.held)) for one in samples])
+    held = ("in buffers", [(one.at - now, float(one.held)) for one in samples])
     used = ("of all processes", [(one.at - now, float(one.memory)) for one in samples])
     both = [one for one in (used, held) if any(value for _, value in one[1])]
     most = max([value for _, points in both for _, value in points], default=0.0)

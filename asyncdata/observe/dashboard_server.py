@@ -22,7 +22,7 @@ from typing import Any, Final
 
 from asyncdata.errors import PlanError
 from asyncdata.observe.dashboard_page import PAGE, POLICY, rendered, report_of
-from asyncdata.observe.history import SECONDS, History, View
+from asyncdata.observe.history import History, View
 from asyncdata.observe.monitored import LatestStatistics, Monitored, monitor_of
 from asyncdata.observe.other_pages import OtherPage, told_to_others
 from asyncdata.observe.processes import Usage, UsageMeter
@@ -41,6 +41,7 @@ from asyncdata.system.signal_handlers import start_thread
 __all__ = ("PORT", "Dashboard", "dashboard", "show", "started")
 
 PORT: Final = 8484
+SECONDS: Final = 0.5
 NEXT_PORTS: Final = 16
 """The ranks of one machine have ports that follow one another."""
 USAGE_EACH: Final = 4

@@ -7,16 +7,13 @@ from typing import Final, NamedTuple
 
 from asyncdata.statistics.statistics import Statistics
 
-__all__ = ("RECENT", "SECONDS", "History", "Sample", "View", "between", "load_of", "pace_of", "wait_of")
+__all__ = ("RECENT", "History", "Sample", "View", "between", "load_of", "pace_of", "wait_of")
 
 MOST: Final = 240
 """How many samples are retained of the last two minutes, and of the last ten."""
 
 EACH: Final = 5
 """One sample of so many is retained for ten minutes."""
-
-SECONDS: Final = 0.5
-"""The distance of samples."""
 
 RECENT: Final = 5.0
 """How many seconds are called `now`."""
@@ -67,9 +64,14 @@ class History:
 
     @property
     def pairs(self) -> list[tuple[Sample, Sample]]:
-        """Samples of the curve with those that are `RECENT` seconds older: what is drawn is what is told as `now`."""
-        curve, far = self.curve, int(RECENT / SECONDS) if self.count <= MOST else int(RECENT / SECONDS / EACH)
-        return [(curve[max(0, place - far)], curve[place]) for place in range(2, len(curve))]
+        """Samples of the curve, from the third on, with those `RECENT` seconds before them; the last pair is `now`."""
+        curve, first, found = self.curve, 0, list[tuple[Sample, Sample]]()
+        for one in curve[2:]:
+            while curve[first].at < one.at - RECENT and curve[first + 1] is not one:
+                first += 1
+            found.append((curve[first], one))
+        latest = self.before(RECENT)
+        return found if latest is None or not found else [*found[:-1], (latest, curve[-1])]
 
     def before(self, seconds: float) -> Sample | None:
         """Return the sample that is about so many seconds older than the last one, at most; `None` if there is none."""

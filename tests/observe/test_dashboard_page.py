@@ -15,7 +15,7 @@ import pytest
 import asyncdata as ad
 from asyncdata.observe.chart import chart
 from asyncdata.observe.dashboard_page import rendered
-from asyncdata.observe.history import History, Sample, View, load_of, pace_of
+from asyncdata.observe.history import History, Sample, View, between, load_of, pace_of
 from asyncdata.observe.other_pages import drawn_for_trial, statistics_from, told_to_others
 from asyncdata.observe.plan_flow import breakable
 from asyncdata.observe.processes import Usage, Used
@@ -50,7 +50,7 @@ def test_state_bottleneck_and_errors_are_told() -> None:
         assert "&lt;b&gt;three&lt;/b&gt;" in page
         assert "<b>three" not in page
         assert 'aria-label="Pace: elements a second 2; at most 2 in 1.00 s"' in page
-        assert "of all processes 3 MB, in AUTOTUNE&#x27;s buffers" in page
+        assert "of all processes 3 MB, in buffers" in page
         assert "worker process (71)</td><td>0.75</td><td>5 MB" in page
         assert "4 of 6, 67%, 1 s left" in page
         assert list(numbers) == [4, 5]
@@ -221,6 +221,17 @@ def test_curves_go_on_over_epochs_and_their_last_value_is_what_is_told_as_now() 
     assert "in 18.5 s" not in rendered([first, second, third])  # ten minutes later
     other = second._replace(stats=ad.Dataset.range(9).iterate().stats())
     assert "in 18.5 s" not in rendered([first, other])
+
+
+@pytest.mark.parametrize("count", [4, 40, 900])
+def test_the_end_of_a_curve_is_what_is_told_as_now(count: int) -> None:
+    stats = replace(ad.Dataset.range(9).iterate().stats(), state="running", elements=1)
+    history = History()
+    for tick in range(count):
+        history.add(tick * 0.513, replace(stats, elements=tick * tick))
+    before, last = history.pairs[-1]
+    assert between(before, last) == pace_of(View(1, stats, history))
+    assert all(one.at - 6 < earlier.at < one.at for earlier, one in history.pairs[-3:])
 
 
 def test_a_pipeline_is_called_by_what_it_reads_or_merges(tmp_path: Path) -> None:
