@@ -17,7 +17,7 @@ import urllib.request
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from itertools import islice
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,7 @@ from asyncdata.observe import other_pages
 from asyncdata.observe.dashboard_server import SHARED, started
 from asyncdata.observe.rank_pages import RankPages
 from asyncdata.system.rank import Rank
+from tests.pages import DOCS
 from tests.ports import reserved_ports
 
 pytest.importorskip("starlette")
@@ -348,6 +349,46 @@ def check_readable(browser_page: Any) -> None:
         assert browser_page.evaluate("document.documentElement.scrollWidth") == size["width"]
 
 
+OUTSIDE = """() => {
+  const edge = document.rootElement.viewBox.baseVal;
+  return [...document.querySelectorAll("text")].filter((one) => {
+    const box = one.getBBox();
+    return box.x < edge.x || box.x + box.width > edge.x + edge.width;
+  }).map((one) => one.textContent);
+}"""
+
+
+@pytest.mark.parametrize("picture", sorted(DOCS.glob("*.svg")), ids=lambda path: path.stem)
+def test_no_label_of_a_picture_of_the_documentation_is_cut(browser_page: Any, picture: Path) -> None:
+    browser_page.goto(picture.as_uri())
+    assert browser_page.evaluate("document.querySelectorAll('text').length") > 3
+    assert browser_page.evaluate(OUTSIDE) == []
+
+
+NAMELESS = """() => {
+  const named = (one) => one.getAttribute("aria-label") || one.textContent.trim();
+  const spoken = [...document.querySelectorAll("a, summary, [tabindex], [role=img], [role=region]")];
+  const silent = [...document.querySelectorAll("svg:not([role=img]):not([aria-hidden=true])")];
+  return [...spoken.filter((one) => !named(one)), ...silent].map((one) => one.outerHTML.slice(0, 80));
+}"""
+
+
+def check_spoken(browser_page: Any) -> None:
+    """All that has a meaning has a name, headings skip no level, and each control is reached by the key Tab."""
+    assert browser_page.evaluate(NAMELESS) == []
+    levels = [
+        int(one[1]) for one in browser_page.locator("h1, h2, h3, h4").evaluate_all("all => all.map(h => h.tagName)")
+    ]
+    assert all(after - before <= 1 for before, after in pairwise(levels)), levels
+    controls = browser_page.locator("a:visible, summary:visible, [tabindex='0']:visible").count()
+    browser_page.evaluate("document.activeElement.blur()")
+    reached = set[str]()
+    for _ in range(controls):
+        browser_page.keyboard.press("Tab")
+        reached.add(browser_page.evaluate("document.activeElement.id || document.activeElement.textContent"))
+    assert len(reached - {""}) == controls
+
+
 def test_a_browser_shows_steps_numbers_bottleneck_and_the_end(browser_page: Any, tmp_path: Path) -> None:
     ds = ad.Dataset.range(100_000).map(fails_on_three, num_parallel_calls=2).batch(2).prefetch(4)
     with ds.iterate() as batches:
@@ -374,6 +415,7 @@ def test_a_browser_shows_steps_numbers_bottleneck_and_the_end(browser_page: Any,
             assert browser_page.locator(".machine").text_content().startswith("This machine: ")
             assert browser_page.locator("#gone").is_hidden()
             check_readable(browser_page)
+            check_spoken(browser_page)
             browser_page.locator("summary", has_text="Timeline").press("Enter")
             browser_page.wait_for_function("document.querySelector('#timeline')?.open")
             take(batches, 100)
