@@ -190,9 +190,10 @@ class Node:
 
     async def again(self, scope: Scope, want: Demand, start: Start) -> Blocks:
         """Yield the elements that were read and not delivered; all of them must still be there."""
-        done = 0
+        done, meter = 0, None if self.inputs else scope.meters.steps.get(self)
         self.check_back(scope, start)
-        async with aclosing(self.fetch(scope, want, start.back)) as source:
+        found = self.fetch(scope, want, start.back)
+        async with aclosing(found if meter is None else metered(found, meter, leaf=True)) as source:
             async for block in source:
                 tickets = ReplayedTickets(start.back, done, done + len(block), start.position)
                 done += len(block)

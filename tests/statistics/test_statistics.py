@@ -118,6 +118,20 @@ def test_statistics_are_of_what_was_read_since_a_state() -> None:
         assert numbers.stats().elements == 99
 
 
+@pytest.mark.parametrize("placement", ["thread", "current", "process"])
+def test_a_source_that_is_read_by_number_counts_what_it_gives(placement: Any) -> None:
+    """For a shuffle of everything, and again after a resume."""
+    ds = ad.Dataset.from_list([*range(100)]).map(str).shuffle(seed=0).with_options(ad.Options(placement=placement))
+    with ds.iterate() as texts:
+        taken = [next(texts) for _ in range(40)]
+        state = texts.state_dict()
+        taken += texts
+        assert [step.items for step in texts.stats().steps][:3] == [100] * 3
+    with ds.iterate(state=state) as texts:
+        assert list(texts) == taken[40:]
+        assert [step.items for step in texts.stats().steps][:3] == [60] * 3
+
+
 def test_another_thread_may_ask_while_one_reads() -> None:
     with ad.Dataset.range(200_000).map(abs).batch(10).iterate() as batches:
         reader = threading.Thread(target=read, args=(batches,))
