@@ -80,7 +80,7 @@ def features(folder: Path) -> dict[str, Callable[[], Any]]:
     (folder / "energon" / ".nv-meta").mkdir(parents=True)
     (folder / "energon" / ".nv-meta" / "split.yaml").write_text("split_parts: {train: [a.tar]}")
     numbers = ad.Dataset.range(3)
-    nobody = {"give_up_seconds": 0.01}
+    nobody: dict[str, Any] = {"give_up_seconds": 0.01}
 
     def first(ds: Any) -> Any:
         with ds.iterate() as elements:
