@@ -9,9 +9,9 @@ from html import escape
 from pathlib import Path
 from typing import Final
 
-from asyncdata.observe.chart import SPANS, chart, power_above
+from asyncdata.observe.chart import chart, power_above
 from asyncdata.observe.gpus import Gpu
-from asyncdata.observe.history import View, between, pace_of, wait_of
+from asyncdata.observe.history import LONGEST, View, between, pace_of, wait_of
 from asyncdata.observe.plan_flow import flow
 from asyncdata.observe.processes import Usage
 from asyncdata.statistics.bottleneck import Bottleneck, bottleneck_of
@@ -58,22 +58,25 @@ MANY_FAIL: Final = 0.1
 """The share of its elements that fail in a step, from which on that is told first."""
 
 
-def report_of(views: Sequence[View], title: str, usage: Usage | None = None) -> str:
+def report_of(views: Sequence[View], title: str, usage: Usage | None = None, past: Sequence[View] = ()) -> str:
     """Return a page that is complete in itself, and shows the same as the dashboard does now."""
     policy = f'<meta http-equiv="Content-Security-Policy" content="{STILL}">'
     return (
         f"{HEAD}{policy}</head>\n<body><header><h1>asyncdata</h1><span>{escape(title)}</span></header>"
-        f"<main>{rendered(views, usage)}</main></body></html>\n"
+        f"<main>{rendered(views, usage, past)}</main></body></html>\n"
     )
 
 
-def rendered(views: Sequence[View], usage: Usage | None = None) -> str:
-    """Return the content of the page: rank by rank, and the newest pipeline first."""
+def rendered(views: Sequence[View], usage: Usage | None = None, past: Sequence[View] = ()) -> str:
+    """Return the content of the page: rank by rank, and the newest pipeline first.
+
+    Of `past` pipelines only curves are shown, before those of the newest one if that has the same steps.
+    """
     if not views:
         return "Waiting for the first pipeline…"
     newest = max(views, key=lambda view: (view.here, view.number))
     ordered = sorted(views, key=lambda view: (not view.here, len(view.rank), view.rank, -view.number))
-    earlier = [view for view in views if view.number < newest.number and same_steps(view, newest)]
+    earlier = [view for view in (*past, *views) if view.number < newest.number and same_steps(view, newest)]
     first = section(newest, usage, earlier)
     sections = [first if view is newest else drawn_once(view) for view in ordered]
     return machine(usage) + overview(ordered) + "".join(sections)
@@ -282,9 +285,9 @@ def charts(view: View, earlier: Sequence[View] = ()) -> str:
     views, stats = (*earlier, view), view.stats
     samples = [sample for one in views for sample in one.history.curve]
     now = max([one.at for one in samples], default=0.0)
-    samples = [one for one in samples if one.at >= now - SPANS[-1]]
+    samples = [one for one in samples if one.at >= now - LONGEST]
     sized = [(one.stats.batched, *pair) for one in views for pair in one.history.pairs]
-    sized = [found for found in sized if found[2].at >= now - SPANS[-1]]
+    sized = [found for found in sized if found[2].at >= now - LONGEST]
     if not sized:
         return ""
     what = "samples" if max([size for size, _, _ in sized]) > 1 else "elements"

@@ -22,12 +22,13 @@ from typing import Any, Final
 
 from asyncdata.errors import PlanError
 from asyncdata.observe.dashboard_page import PAGE, POLICY, rendered, report_of
-from asyncdata.observe.history import History, View
+from asyncdata.observe.file_for_browsers import write_file
+from asyncdata.observe.history import History, View, still_drawn
 from asyncdata.observe.monitored import LatestStatistics, Monitored, monitor_of
 from asyncdata.observe.other_pages import OtherPage, told_to_others
 from asyncdata.observe.processes import Usage, UsageMeter
 from asyncdata.observe.rank_pages import RankPages, rank_here
-from asyncdata.observe.report_file import saved_at, write_report
+from asyncdata.observe.report_file import saved_at
 from asyncdata.observe.timeline import timeline
 from asyncdata.observe.trace import trace
 from asyncdata.statistics.statistics import Statistics
@@ -98,6 +99,7 @@ class Dashboard(Closable):
         self.url = f"http://{shown}:{self._socket.getsockname()[1]}/"
         self._new: deque[Callable[[], Statistics]] = deque()
         self._watched: list[Watched] = []
+        self._past: list[View] = []
         self._others: list[OtherPage] = []
         self._ranks: RankPages | None = None
         self._count = 0
@@ -147,7 +149,7 @@ class Dashboard(Closable):
         ...         pass  # train
         ...     page.save("/tmp/run.html")
         """
-        write_report("save", path, self._views(), self._usage)
+        write_file("save", "HTML", path, self._report())
 
     def watch_elsewhere(self, pages: Sequence[OtherPage]) -> None:
         """Show the pipelines of other dashboards."""
@@ -234,10 +236,10 @@ class Dashboard(Closable):
 
     def _report(self) -> str:
         """Return the page as it is now, as a page without a server."""
-        return report_of(self._views(), saved_at(), self._usage)
+        return report_of(self._views(), saved_at(), self._usage, self._past)
 
     def _draw(self) -> None:
-        self._html = rendered(self._views(), self._usage)
+        self._html = rendered(self._views(), self._usage, self._past)
 
     def _own(self) -> list[View]:
         return [watched.view() for watched in self._watched if watched.local]
@@ -267,10 +269,11 @@ class Dashboard(Closable):
         self._watched.append(Watched(self._count, monitor, rank, local))
 
     def _drop(self) -> None:
-        """Remove the oldest pipelines that have ended, if there are too many."""
+        """Remove the oldest pipelines that have ended, if there are too many; only their curves remain."""
         over = [one for one in self._watched if one.monitor is None]
         for one in over[: max(0, len(self._watched) - MOST_SHOWN)]:
             self._watched.remove(one)
+            self._past = still_drawn([*self._past, one.view()], time.monotonic())
 
     def _notify(self) -> None:
         """Wake the connections that show the page."""

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from asyncdata.statistics.statistics import Statistics
 
-__all__ = ("RECENT", "History", "Sample", "View", "between", "load_of", "pace_of", "wait_of")
+__all__ = ("LONGEST", "RECENT", "History", "Sample", "View", "between", "load_of", "pace_of", "still_drawn", "wait_of")
 
 MOST: Final = 240
 """How many samples are retained of the last two minutes, and of the last ten."""
 
 EACH: Final = 5
 """One sample of so many is retained for ten minutes."""
+
+LONGEST: Final = 600.0
+"""How many seconds of curves are drawn at most."""
 
 RECENT: Final = 5.0
 """How many seconds are called `now`."""
@@ -89,6 +93,11 @@ class View(NamedTuple):
     """Which of several processes reads it."""
     here: bool = True
     """Whether that is the process of the page."""
+
+
+def still_drawn(views: Sequence[View], now: float) -> list[View]:
+    """Return the pipelines that have a curve, some of which is of the last ten minutes."""
+    return [view for view in views if view.history.count > 2 and view.history.recent[-1].at >= now - LONGEST]
 
 
 def pace_of(view: View) -> float:

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from os import PathLike
 
 from asyncdata.observe.dashboard_page import report_of
 from asyncdata.observe.file_for_browsers import write_file
 from asyncdata.observe.history import History, View
 from asyncdata.observe.monitored import Monitored, monitor_of
-from asyncdata.observe.processes import Usage
 from asyncdata.statistics.statistics import Statistics
 
-__all__ = ("report", "saved_at", "write_report")
+__all__ = ("report", "saved_at")
 
 
 def report(iterator: Monitored | Statistics, path: str | PathLike[str]) -> None:
@@ -30,12 +28,7 @@ def report(iterator: Monitored | Statistics, path: str | PathLike[str]) -> None:
     ...     ad.observe.report(batches, "/tmp/run.html")
     """
     stats = iterator if isinstance(iterator, Statistics) else monitor_of("report", iterator)()
-    write_report("report", path, [View(1, stats, History())])
-
-
-def write_report(method: str, path: str | PathLike[str], views: Sequence[View], usage: Usage | None = None) -> None:
-    """Write pipelines as a page; `PlanError` for a file whose name says that it is not HTML."""
-    write_file(method, "HTML", path, report_of(views, saved_at(), usage))
+    write_file("report", "HTML", path, report_of([View(1, stats, History())], saved_at()))
 
 
 def saved_at() -> str:

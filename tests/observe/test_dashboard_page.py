@@ -15,7 +15,7 @@ import pytest
 import asyncdata as ad
 from asyncdata.observe.chart import chart
 from asyncdata.observe.dashboard_page import rendered
-from asyncdata.observe.history import History, Sample, View, between, load_of, pace_of
+from asyncdata.observe.history import History, Sample, View, between, load_of, pace_of, still_drawn
 from asyncdata.observe.other_pages import drawn_for_trial, statistics_from, told_to_others
 from asyncdata.observe.plan_flow import breakable
 from asyncdata.observe.processes import Usage, Used
@@ -219,6 +219,9 @@ def test_curves_go_on_over_epochs_and_their_last_value_is_what_is_told_as_now() 
         "1: range(900) → batch(2)",
     ]
     assert "in 18.5 s" not in rendered([first, second, third])  # ten minutes later
+    assert "in 18.5 s" in rendered([second], past=[first])
+    assert rendered([second], past=[first]).count("<h2") == 1
+    assert still_drawn([first, third, View(4, first.stats, History())], 700.0) == [third]
     other = second._replace(stats=ad.Dataset.range(9).iterate().stats())
     assert "in 18.5 s" not in rendered([first, other])
 
