@@ -110,14 +110,23 @@ class IgnoreErrors(Unary):
         return 0 if self.input.cardinality == 0 else UNKNOWN_CARDINALITY
 
     @property
+    def beside_states(self) -> Any:
+        """The function for errors, if it has an attribute `beside_states` that is true, and a `label` as which it is
+        shown."""
+        fn = getattr(self.on_error, "fn", None)
+        return fn if getattr(fn, "beside_states", False) else None
+
+    @property
     def identity(self) -> str | None:
         """`on_error` and `log_warning` may change, and so may the budget: a run that has used it up can continue with
-        more. A function with an attribute `beside_states` that is true leaves no trace in states."""
-        if getattr(getattr(self.on_error, "fn", None), "beside_states", False):
+        more. A function that is `beside_states` leaves no trace in states."""
+        if self.beside_states is not None:
             return None
         return "ignore_errors()" if self.preserves_tickets else "ignore_errors_within()"
 
     def label(self) -> str:
+        if self.beside_states is not None:
+            return self.beside_states.label
         shown = [f"{name}={value}" for name, value in vars(self.budget).items() if value is not None]
         return f"ignore_errors({', '.join(shown)})"
 

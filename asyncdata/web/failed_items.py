@@ -44,6 +44,11 @@ class FailedItems:
         self.items = 0
         """How many items became dead letters."""
 
+    @property
+    def label(self) -> str:
+        """What dropped them, in statistics and on the dashboard."""
+        return f"Consumer(on_error={'skip' if self.sources is None else 'dead-letter'!r})"
+
     def __call__(self, error: Exception, ticket: Ticket) -> None:
         self.elements += 1
         places = list(places_of(ticket))

@@ -1,6 +1,6 @@
 """Services, trainers and brokers that are killed again and again, while numbers go through a queue.
 
-    python -m tests.web.kills [KILLS]        (pip install 'asyncdata[web-test,remote-test]')
+    python -m tests.web.kills [KILLS [QUEUE ...]]        (pip install 'asyncdata[web-test,remote-test]')
 
 For each queue, and each of the three that is killed: a service sends numbers and notes which were acknowledged, a
 trainer trains on them in batches, keeps the bad ones, saves its state, removes from the queue what that does not need,
@@ -159,7 +159,7 @@ def kill(queue: str, victim: str, kills: int, folder: Path) -> Found:
         numbers = [int(line) for line in notes.read_text().split()]
         trainer = Program(*training, sum(map(is_good, numbers)))
         stack.callback(trainer.kill)
-        trainer.finish(150)
+        trainer.finish(400)
     found = Found(acknowledged=len(numbers))
     found.good = found.add([*filter(is_good, numbers)], json.loads(saved.read_text())["trained"])
     bad = [body_of(number) for number in numbers if not is_good(number)]
@@ -175,15 +175,15 @@ def kept_in(queue: str, kept: Path, where: str) -> list[bytes]:
     return kept.read_bytes().splitlines()
 
 
-def main(kills: int = 20) -> int:
+def main(kills: str = "20", *queues: str) -> int:
     """Print what was found, a line for each queue and what was killed."""
     print(f"{kills} kills each, seed of each run in front; Python {sys.version.split()[0]}, {os.cpu_count()} cores")
     wrong = 0
-    for queue, victim in product(QUEUES, VICTIMS):
+    for queue, victim in product(queues or QUEUES, VICTIMS):
         seed = random.randrange(1 << 30)
         random.seed(seed)
         with tempfile.TemporaryDirectory() as folder:
-            found = kill(queue, victim, kills, Path(folder))
+            found = kill(queue, victim, int(kills), Path(folder))
         wrong += len(found.lost) + len(found.repeated)
         print(
             f"{seed:<11}{queue:<9}{victim:<9}{found.acknowledged:>6} acknowledged, {found.good:>6} trained on, "
@@ -195,4 +195,4 @@ def main(kills: int = 20) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(min(main(*map(int, sys.argv[1:])), 1))
+    sys.exit(min(main(*sys.argv[1:]), 1))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypedDict
@@ -17,6 +18,7 @@ pytest.importorskip("uvicorn")
 
 import asyncdata as ad
 from asyncdata.__main__ import main
+from asyncdata.observe.dashboard_page import errors
 from asyncdata.web import Consumer
 from asyncdata.web.dead_letters import DeadLetters
 from asyncdata.web.folder import ChannelFolder
@@ -214,3 +216,24 @@ def test_dead_letters_are_put_back_through_the_service(tmp_path: Path, capsys: p
         assert "1 of 2 items put back" in told
     assert [json.loads(letter.body) for letter in letters(spool)] == [[{"y": 2}]]
     assert list(ad.Dataset.from_channel(spool, follow=False)) == [{"x": 0}, {"y": 2}, {"x": 1}, {"x": 0}]
+
+
+@pytest.mark.parametrize("on_error", ["skip", "dead-letter"])
+def test_failed_items_are_in_metrics_and_on_the_dashboard(on_error: Any, tmp_path: Path) -> None:
+    httpx, enough, pages = pytest.importorskip("httpx"), threading.Event(), list[str]()
+
+    def train(items: Any) -> None:
+        for _ in items:
+            pages.append(errors(items.stats()))
+            enough.set()
+
+    channel = ad.DurableChannel(tmp_path)
+    consumer = Consumer(ad.Dataset.from_channel(channel).map(inverse), train, on_error=on_error)
+    with served(ad.web.ingest_app(channel, consumer=consumer)) as url:
+        httpx.post(f"{url}/ingest", json=[{"x": 0}, {"y": 2}, {"x": 1}], timeout=60).raise_for_status()
+        assert enough.wait(120)
+        told = httpx.get(f"{url}/metrics", timeout=60).text.splitlines()
+    assert "asyncdata_consumer_failed_total 2" in told
+    assert ("asyncdata_channel_dead_letters 2" in told) == (on_error == "dead-letter")
+    assert "(2 elements failed)" in pages[0]
+    assert pages[0].count(f"dropped by Consumer(on_error=&#x27;{on_error}&#x27;)") == 2

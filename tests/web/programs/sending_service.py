@@ -64,8 +64,9 @@ class KafkaSender:
         self.client = import_module("confluent_kafka")
         self.topic = topic
         how = {"bootstrap.servers": servers, "log_level": 0, "reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 50}
-        self.producer = self.client.Producer({**how, "retries": 0, "message.timeout.ms": 2000, "linger.ms": 0})
-        self.reader = self.client.Consumer({**how, "group.id": "sender", "enable.auto.commit": False})
+        self.producer = self.client.Producer({**how, "retries": 0, "message.timeout.ms": 60_000, "linger.ms": 0})
+        once = {"group.id": "sender", "enable.auto.commit": False, "enable.partition.eof": True}
+        self.reader = self.client.Consumer({**how, **once})
         self.behind: dict[int, int] = {}
         """The offsets behind what was found or acknowledged."""
         self.failed: Any = None
@@ -74,11 +75,13 @@ class KafkaSender:
         """Read whether a number is among the last ones of its partition."""
         partition = number % PARTITIONS
         self.reader.assign([self.client.TopicPartition(self.topic, partition, self.behind.get(partition, 0))])
-        while (record := self.reader.poll(1)) is not None:
+        while (record := self.reader.poll(60)) is not None:
             if record.error() is None:
                 self.behind[partition] = record.offset() + 1
                 if record.key() == b"%d" % number:
                     return True
+            elif record.error().name() == "_PARTITION_EOF":
+                break
         return False
 
     def told(self, error: Any, record: Any) -> None:
@@ -140,7 +143,7 @@ async def main(queue: str, address: str, notes: str) -> None:
                 acknowledged.flush()
                 print(number, flush=True)
                 number += 1
-                await asyncio.sleep(0.003)  # so that there is work left when something is killed
+                await asyncio.sleep(0.01)  # so that there is work left when something is killed
 
 
 if __name__ == "__main__":
