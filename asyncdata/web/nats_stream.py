@@ -225,7 +225,7 @@ class NatsReader(QueueReader[int]):
     async def requested(self) -> list[Any]:
         """Return what comes within a while; raise if there is no connection."""
         try:
-            return await self.subscription.fetch(self.batch, self.wait)
+            return await self.subscription.fetch(min(self.batch, self.most), self.wait)
         except TimeoutError:
             await self.connection.flush()
             return []

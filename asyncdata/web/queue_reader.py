@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Final, Generic, Literal, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import Any, ClassVar, Final, Generic, Literal, NamedTuple, Protocol, TypeAlias, TypeVar, cast
 
 from asyncdata.errors import DataLossError, ResumeError
 from asyncdata.redaction import redacted
@@ -12,6 +12,12 @@ __all__ = ("MESSAGES", "WAIT_SECONDS", "Begin", "Message", "MessagesRemovedError
 
 MESSAGES: Final = 1000
 """The most messages that are requested at once."""
+
+FIRST_MESSAGES: Final = 16
+"""How many are requested at first, when it is not known how large they are."""
+
+READ_BYTES: Final = 16 << 20
+"""How much is requested at once, by the size of the messages that came last."""
 
 WAIT_SECONDS: Final = 5.0
 """How long a server waits for a message before it answers that there is none."""
@@ -61,6 +67,8 @@ class QueueReader(Generic[Offset]):
         self.created: str | None = None
         """When the stream was made, or what else distinguishes it from another one of the same name."""
         self.connected = False
+        self.most = FIRST_MESSAGES
+        """How many messages to request."""
 
     # what differs between kinds of queues
 
@@ -148,6 +156,8 @@ class QueueReader(Generic[Offset]):
                 self.check_expected(found[0].offset)
                 self.known_before = self.known
                 self.offset, self.known, _ = found[-1]
+                size = sum(bytes_of(content) for _, _, content in found) // len(found)
+                self.most = max(1, min(MESSAGES, 4 * self.most, READ_BYTES // max(1, size)))
             if found or not self.follow:
                 return found
 
@@ -181,6 +191,13 @@ class QueueReader(Generic[Offset]):
         except Exception as error:
             if not self.is_broken(error):
                 raise
+
+
+def bytes_of(content: Any) -> int:
+    """Return how many bytes a message has: it is bytes, or has some by names."""
+    if isinstance(content, bytes):
+        return len(content)
+    return sum(map(len, cast("dict[str, bytes]", content).values())) if isinstance(content, dict) else 0
 
 
 class Queue(Protocol):

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Final, NamedTuple, TypeAlias, final
 from asyncdata.errors import PlanError
 from asyncdata.runtime.block import Failure
 from asyncdata.system.optional_packages import require
-from asyncdata.web.queue_reader import MESSAGES, WAIT_SECONDS, Begin, Message, MessagesRemovedError, QueueReader
+from asyncdata.web.queue_reader import WAIT_SECONDS, Begin, Message, MessagesRemovedError, QueueReader
 
 __all__ = ("RedisStream",)
 
@@ -144,7 +144,7 @@ class RedisReader(QueueReader[str]):
     async def after(self, offset: str) -> tuple[list[Entry], Held | None]:
         """Return the entries after an offset, and what the stream says about itself at the same time."""
         stream = self.source.stream
-        both = self.client.pipeline(transaction=True).xread({stream: offset}, MESSAGES).xinfo_stream(stream)
+        both = self.client.pipeline(transaction=True).xread({stream: offset}, self.most).xinfo_stream(stream)
         answer, told = await both.execute(raise_on_error=False)
         if isinstance(answer, Exception):
             raise answer
@@ -162,7 +162,7 @@ class RedisReader(QueueReader[str]):
             return
         if number_of(held.newest) < number_of(offset):
             raise self.renewed(f"entry {offset} was read, and the newest one is {held.newest}")
-        is_all = len(entries) < MESSAGES
+        is_all = len(entries) < self.most
         if held.added is None or self.known in (None, REPORTED):
             self.check_oldest(offset, held)
             self.known = held.added - len(entries) if held.added is not None and is_all else self.known
@@ -195,7 +195,7 @@ class RedisReader(QueueReader[str]):
         stream, consumer = self.source.stream, self.source.consumer
         found: list[Entry] = []
         if self.pending:
-            found = entries_of(await self.client.xreadgroup(group, consumer, {stream: "0"}, MESSAGES))
+            found = entries_of(await self.client.xreadgroup(group, consumer, {stream: "0"}, self.most))
             self.pending = bool(found)
             if lost := [offset for offset, fields in found if not fields]:
                 await self.client.xack(stream, group, *lost)
@@ -205,7 +205,7 @@ class RedisReader(QueueReader[str]):
                 )
         if not found:
             block = int(WAIT_SECONDS * 1000) if self.source.follow else None
-            found = entries_of(await self.client.xreadgroup(group, consumer, {stream: ">"}, MESSAGES, block))
+            found = entries_of(await self.client.xreadgroup(group, consumer, {stream: ">"}, self.most, block))
         if found:
             await self.client.xack(stream, group, *[offset for offset, _ in found])
         return found
