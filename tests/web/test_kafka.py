@@ -11,6 +11,7 @@ import subprocess
 import traceback
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -179,6 +180,36 @@ def test_the_marks_of_transactions_are_no_records_and_none_is_lost_at_them(monke
                 state = json.loads(json.dumps(records.state_dict()))
             assert [record["offset"] for record in found] == [0, 1, 3, 4, 6, 7, 9, 10][:count]
             assert values(found) + values(ds.iterate(state=state)) == [*range(8)]
+
+
+def test_records_of_aborted_transactions_are_left_out(broker: KafkaServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """This broker has transactions, and does not tell which were aborted: the client is told as another one would."""
+    topic, fetched = broker.topic(1), import_module("aiokafka.consumer.fetcher").PartitionRecords
+    with confluent_producer(broker.servers, **{"transactional.id": "numbers"}) as producer:
+        producer.init_transactions(60)
+        for number, ends in ((0, "commit"), (2, "abort"), (4, "commit"), (6, "abort")):
+            producer.begin_transaction()
+            for one in (number, number + 1):  # each stands alone, and a mark behind them
+                producer.produce(topic, b"%d" % one, partition=0)
+                assert producer.flush(60) == 0
+            getattr(producer, f"{ends}_transaction")(60)
+    make = fetched.__init__
+
+    def told(self: Any, partition: Any, records: Any, aborted: Any, offset: int, *more: Any) -> None:
+        ends = {3: 5, 9: 11}  # the first offsets of those that were aborted, and their marks
+        found = [(producer, first) for producer in range(100) for first, mark in ends.items() if mark >= offset]
+        make(self, partition, records, found, offset, *more)
+
+    monkeypatch.setattr(kafka_topic, "WAIT_MILLISECONDS", 50)
+    ds = ad.Dataset.from_kafka(broker.servers, topic, follow=False)
+    assert values(ds) == [*range(8)]
+    monkeypatch.setattr(fetched, "__init__", told)
+    for count in range(1, 5):
+        with ds.iterate() as records:
+            found = [next(records) for _ in range(count)]
+            state = json.loads(json.dumps(records.state_dict()))
+        assert [record["offset"] for record in found] == [0, 1, 6, 7][:count]
+        assert values(found) + values(ds.iterate(state=state)) == [0, 1, 4, 5]
 
 
 def test_records_are_not_divided_by_their_numbers() -> None:
