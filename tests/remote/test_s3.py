@@ -22,10 +22,12 @@ from asyncdata.__main__ import main
 from asyncdata.errors import DataLossError, ResumeError
 from asyncdata.testing import check_resumes
 from tests.data import write_litdata, write_tfds, write_tokens
+from tests.formats.test_damaged_folders import told
 from tests.lerobot import write_lerobot
 from tests.mds import mds_shard
 from tests.remote.conftest import Bucket, seaweed_server, write_config
 from tests.safetensors import safetensors_of
+from tests.sources.test_every_reader import READERS, made
 
 pytestmark = pytest.mark.remote
 
@@ -478,6 +480,21 @@ def test_folders_that_other_loaders_have_written(
     for folder, kind in (("plain", "LitData"), ("mine", "TensorFlow Datasets")):
         assert main(["inspect", f"{bucket.url}/{folder}", *options]) == 0
         assert f"format    {kind}\n" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", [name for name, reader in READERS.items() if reader.stores])
+def test_each_reader(name: str, bucket: Bucket, tmp_path: Path) -> None:
+    """The same elements as on this machine, from a state too."""
+    path = made(name, tmp_path)
+    for one in [path] if path.is_file() else path.rglob("*"):
+        if one.is_file():
+            bucket.put(str(one.relative_to(tmp_path)), one.read_bytes())
+
+    def build() -> ad.Dataset[Any]:
+        return READERS[name].read(f"{bucket.url}/{path.name}", storage_options=bucket.options)
+
+    assert [*map(told, build())] == [*map(told, READERS[name].read(path))]
+    check_resumes(build, places=4)
 
 
 def test_other_folders_are_recognised(bucket: Bucket, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
