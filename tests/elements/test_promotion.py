@@ -215,3 +215,12 @@ def test_scalars_of_arrow_stay_as_they_are(value: Any) -> None:
         assert list(ds) == [scalar]
         ((row,),) = ds.batch(1)
         assert row == scalar
+
+
+@pytest.mark.formats
+def test_missing_values_of_duckdb_stay_masked() -> None:
+    rows = pytest.importorskip("duckdb").sql("from (values (7), (null), (9)) row(label)").fetchnumpy()
+    ds = ad.Dataset.from_tensor_slices(rows)
+    assert [np.ma.getmaskarray(row["label"]).item() for row in ds] == [False, True, False]
+    for batch in (next(iter(ds.batch(3))), next(iter(ds.shuffle(3, seed=0).batch(3)))):
+        assert set(batch["label"].tolist()) == {7, 9, None}
