@@ -423,3 +423,18 @@ def test_a_row_group_whose_lists_of_lists_are_all_missing(tmp_path: Path) -> Non
     pq.write_table(table, path := tmp_path / "a.parquet", row_group_size=1)
     found = [row["a"] for row in ad.ParquetDataset(path)]
     assert (found[0][0][0], found[1]) == (b"u" * 16, None)
+
+
+def test_rows_have_the_columns_and_types_of_their_file(tmp_path: Path) -> None:
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    columns = [{"x": [1, 2]}, {"x": [2.7, 0.4]}, {"x": pa.array([3], pa.int32())}, {"x": [4], "y": [5]}]
+    files = [str(tmp_path / f"{number}.parquet") for number in range(4)]
+    for file, values in zip(files, columns, strict=True):
+        pq.write_table(pa.table(values), file)
+    rows = list(ad.ParquetDataset(files))
+    assert rows == [{"x": 1}, {"x": 2}, {"x": 2.7}, {"x": 0.4}, {"x": 3}, {"x": 4, "y": 5}]
+    assert [row["x"].dtype for row in rows] == ["int64", "int64", "float64", "float64", "int32", "int64"]
+    (batch,) = ad.ParquetDataset(files[:3]).batch(5)
+    assert batch["x"].tolist() == [1, 2, 2.7, 0.4, 3]
+    with pytest.raises(ad.StructureError, match="has keys"):
+        list(ad.ParquetDataset(files).batch(6))
