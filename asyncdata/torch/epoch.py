@@ -432,6 +432,8 @@ def positions_of(saved: Mapping[str, Any], loader: Any) -> list[WorkerPosition]:
 
 def position_to_json(position: WorkerPosition) -> list[Any]:
     """Return a position as JSON values."""
+    if isinstance(position.stream, ResumeError):
+        raise position.stream
     states, start = [None if one is None else states_to_json(one) for one in (position.states, position.start)]
     return [position.turn, states, start, position.stream, position.digest]
 

@@ -19,6 +19,8 @@ from asyncdata.executors.process.pool import SharedFunction
 from asyncdata.executors.process.task import RemoteError
 from asyncdata.executors.process.worker import FunctionReference
 from asyncdata.runtime.state_values import from_json_value, to_json_value
+from asyncdata.sources.hugging_face_streams import begin_again, forgets_its_buffer
+from asyncdata.sources.stateful import Stateful, takes_others
 from asyncdata.torch.generators import GlobalStates, global_states, mark_of_globals, set_global_states
 from asyncdata.torch.internals import is_iterable, make_fetcher, numpy_seed, set_worker_info, torch, worker_info
 from asyncdata.torch.process_settings import ProcessSettings
@@ -50,8 +52,8 @@ class WorkerPosition(NamedTuple):
     """The global generators, if anything was drawn from them since the worker was seeded."""
     start: GlobalStates | None = None
     """The same at the start of the epoch, for an iterable dataset that must be read again."""
-    stream: str | None = None
-    """The state of a `Stateful` dataset, as JSON."""
+    stream: str | ResumeError | None = None
+    """The state of a `Stateful` dataset, as JSON, or why there is none."""
     digest: int = 0
     """A checksum of the last batch of an iterable dataset."""
 
@@ -312,18 +314,23 @@ class WorkerRun:
         except StopIteration:
             if not is_iterable(self.setup.kind):
                 raise
+            self.digest = digest_of_end(self.digest)
             return ENDED
         if is_iterable(self.setup.kind):
             self.digest = digest_of(data)
         return data
 
 
-def fetcher_of(loader: Any, stream: str | None = None) -> Any:
+def fetcher_of(loader: Any, stream: str | ResumeError | None = None) -> Any:
     """Return PyTorch's reader of a dataset; one that is `Stateful` continues from its state.
 
     As torchdata does: the dataset gets its state before it is iterated, an iterator gets its own behind that.
     """
+    if isinstance(stream, ResumeError):
+        raise stream
     states: dict[str, Any] = {} if stream is None else from_json_value(json.loads(stream))
+    if is_iterable(loader.kind):
+        begin_again(loader.dataset, restored="dataset" in states)
     if "dataset" in states:
         loader.dataset.load_state_dict(states["dataset"])
     made = make_fetcher(loader)
@@ -336,7 +343,10 @@ def read_again(fetcher: Any, index: Any, known: WorkerPosition) -> None:
     """Read an iterable dataset up to a position, and compare the last batch."""
     found = 0
     for _ in range(known.turn):
-        found = digest_of(fetcher.fetch(index))
+        try:
+            found = digest_of(fetcher.fetch(index))
+        except StopIteration:  # as it had, if the digests are equal
+            found = digest_of_end(found)
     if found != known.digest:
         raise ResumeError(
             "the iterable dataset gives other elements when it is read again, so the loader cannot resume within this "
@@ -344,20 +354,27 @@ def read_again(fetcher: Any, index: Any, known: WorkerPosition) -> None:
         )
 
 
-def stream_state(fetcher: Any) -> str | None:
-    """Return the states of a dataset and its iterator as JSON; `None` if they have none."""
-    iterator = getattr(fetcher, "dataset_iter", None)
-    found: dict[str, Any] = {}
-    if iterator is not fetcher.dataset and is_stateful(fetcher.dataset):
-        found["dataset"] = fetcher.dataset.state_dict()
-    if is_stateful(iterator):
-        found["iterator"] = iterator.state_dict()  # pyright: ignore[reportOptionalMemberAccess]
-    return json.dumps(to_json_value(found)) if found else None
+def stream_state(fetcher: Any) -> str | ResumeError | None:
+    """Return the states of a dataset and its iterator as JSON, or why there is none; `None` if they have none."""
+    dataset, iterator = fetcher.dataset, getattr(fetcher, "dataset_iter", None)
+    parts = {"dataset": None if iterator is dataset or is_data(dataset) else dataset, "iterator": iterator}
+    stateful: dict[str, Any] = {name: one for name, one in parts.items() if is_stateful(one)}
+    if not stateful or forgets_its_buffer(dataset):
+        return None
+    try:
+        return json.dumps(to_json_value({name: one.state_dict() for name, one in stateful.items()}))
+    except Exception as error:  # noqa: BLE001  raised where a state is asked for
+        return ResumeError(f"the state_dict of a {type(dataset).__name__} cannot be saved: {error!r}")
+
+
+def is_data(dataset: object) -> bool:
+    """Return whether the state of a dataset is its data: it is a module, or a TensorDict."""
+    return isinstance(dataset, torch.nn.Module) or type(dataset).__module__.startswith("tensordict.")
 
 
 def is_stateful(value: object) -> bool:
-    """Return whether an object has a state, as torchdata asks."""
-    return callable(getattr(value, "state_dict", None)) and callable(getattr(value, "load_state_dict", None))
+    """Return whether an object has a state, as torchdata asks, and its methods need no other arguments."""
+    return isinstance(value, Stateful) and not takes_others(value)
 
 
 SAMPLED: Final = 64
@@ -370,6 +387,11 @@ DEEPEST: Final = 60
 def digest_of(data: Any) -> int:
     """Return a checksum of a batch: of its structure, and of some numbers of each tensor."""
     return crc32(repr(sample_of(data)).encode())
+
+
+def digest_of_end(found: int) -> int:
+    """Return the checksum behind the last batch of an iterable dataset, which has this one."""
+    return crc32(b"end", found)
 
 
 def sample_of(data: Any, depth: int = 0) -> Any:

@@ -73,6 +73,14 @@ class Stream(IterableDataset[Any]):
             yield number, torch.rand(1)
 
 
+class Uneven(Stream):
+    """A stream of which the second worker has less than the first."""
+
+    def share(self) -> range:
+        worker = get_worker_info()
+        return range(2 if worker is not None and worker.id else 12)
+
+
 class StatefulStream(Stream):
     """The same as an iterator with a state, which begins anew in `__iter__`, as torchdata's examples do.
 
@@ -96,6 +104,42 @@ class StatefulStream(Stream):
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.place = state["place"]
         self.generator.set_state(state["generator"])
+
+
+class Unsaved(Stream):
+    """A stream whose state cannot be saved."""
+
+    def state_dict(self) -> Any:
+        return {"lock": threading.Lock()}
+
+    def load_state_dict(self, state: Any) -> None: ...
+
+
+class Told(Stream):
+    """A stream whose state must be told how many samples were read, as those of Mosaic and LitData."""
+
+    def state_dict(self, samples: int) -> Any:
+        raise AssertionError
+
+    def load_state_dict(self, state: Any) -> None:
+        raise AssertionError
+
+
+class Weights(torch.nn.Module):
+    """A module that is a dataset, whose state is not where it is read."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weights = torch.nn.Parameter(torch.arange(6.0))
+
+    def __len__(self) -> int:
+        return 6
+
+    def __getitem__(self, index: int) -> Any:
+        return float(self.weights[index].detach())
+
+    def state_dict(self, *args: Any, **given: Any) -> Any:
+        raise AssertionError
 
 
 class Restless(Stream):

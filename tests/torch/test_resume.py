@@ -32,6 +32,10 @@ from tests.torch.datasets import (
     ShufflingSampler,
     StatefulStream,
     Stream,
+    Told,
+    Uneven,
+    Unsaved,
+    Weights,
     seed,
     started,
 )
@@ -107,10 +111,22 @@ def test_it_resumes_with_workers_and_every_sampler(name: str) -> None:
     check_every_step(lambda: DataLoader(Noisy(), 4, sampler=make(), num_workers=2), step=3)
 
 
-@pytest.mark.parametrize("stream", [Stream, StatefulStream])
+@pytest.mark.parametrize("stream", [Stream, StatefulStream, Told])
 @pytest.mark.parametrize("workers", [0, 2])
 def test_it_resumes_in_an_iterable_dataset(stream: type, workers: int) -> None:
     check_every_step(lambda: DataLoader(stream(), 2, num_workers=workers), step=3 if workers else 1)
+
+
+def test_it_resumes_where_a_worker_has_ended_and_was_asked_again() -> None:
+    seed()
+    loader = DataLoader[Any](Uneven(), 2, num_workers=2)
+    batches = iter(loader)
+    for _ in range(4):  # behind the end of the second worker
+        next(batches)
+    other = DataLoader[Any](Uneven(), 2, num_workers=2)
+    other.load_state_dict(saved(loader))
+    rest = repr([*other])
+    assert rest == repr([*batches])
 
 
 @pytest.mark.slow
@@ -288,3 +304,23 @@ def test_no_state_changes_nothing_and_says_so(state: Any) -> None:
     with pytest.warns(UserWarning, match="nothing is resumed"):
         loader.load_state_dict(state)
     assert len(list(loader)) == 3
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_dataset_whose_state_cannot_be_saved_is_an_error_where_it_is_asked_for(workers: int) -> None:
+    loader = DataLoader[Any](Unsaved(), 4, num_workers=workers)
+    batches = iter(loader)
+    assert len(next(batches)) == 2
+    with pytest.raises(ad.ResumeError, match=r"the state_dict of a Unsaved cannot be saved: .*lock"):
+        loader.state_dict()
+    assert len([*batches]) == 3
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_the_data_of_a_module_is_no_position(workers: int) -> None:
+    loader = DataLoader[Any](Weights(), 4, num_workers=workers)
+    batches = iter(loader)
+    assert next(batches).tolist() == [0, 1, 2, 3]
+    other = DataLoader[Any](Weights(), 4)
+    other.load_state_dict(saved(loader))
+    assert [batch.tolist() for batch in other] == [[4, 5]]
