@@ -122,6 +122,8 @@ def tagged_dict(data: bytes, at: int) -> tuple[Any, int]:
 def tagged_records(data: bytes, at: int) -> tuple[Any, int]:
     """Return dicts of the same keys, whose values are tagged by other numbers."""
     (count, width), at, keys = unpack_from("<II", data, at), at + 8, list[str]()
+    if count > len(data):  # dicts without keys have no bytes
+        raise ValueError(f"it has {count} dicts in {len(data)} bytes")
     for _ in range(width):
         key, at = tagged_text(data, at)
         keys.append(key)

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import asyncdata as ad
+from asyncdata.formats.litdata_encodings import json_of
 from asyncdata.testing import check_resumes
 from tests.data.write_litdata import COUNT, FOLDER, ROWS, TOKENS, row, sample
 from tests.marks import first_by_default
@@ -221,3 +222,10 @@ def test_a_folder_on_a_web_server(tmp_path: Path) -> None:
         assert told(ad.LitDataset(folder, index=True, cache_dir=tmp_path)[11]) == SAMPLES[11]
         with pytest.raises(ad.PlanError, match="needs cache_dir="):
             list(ad.LitDataset(folder, index=True))
+
+
+def test_a_count_of_dicts_without_keys_that_cannot_be() -> None:
+    """They have no bytes, so that the end of a value does not end them."""
+    assert json_of(struct.pack("<BII", 6, 3, 0)) == [{}, {}, {}]
+    with pytest.raises(ValueError, match="4294967295 dicts in 9 bytes"):
+        json_of(struct.pack("<BII", 6, (1 << 32) - 1, 0))
