@@ -39,7 +39,8 @@ def by_avro(schema, value):
 
 
 found = []
-for union in (["null", "double", "long"], ["null", "float", "long"], ["null", "long", "double"], ["null", "long", "float"]):
+for kinds in ("double long", "float long", "long double", "long float"):
+    union = ["null", *kinds.split()]
     value = 2**24 + 1 if "float" in union else 2**53 + 1
     schema = {"type": "record", "name": "row", "fields": [{"name": "x", "type": union}]}
     first, last = by_fastavro(schema, value), by_avro(schema, value)

@@ -13,7 +13,8 @@ cd "$folder"
 import daft
 
 print("daft", daft.__version__)
-for name, text in {"a": "age,weight\n30,70\n", "b": "weight,age\n80,40\n", "c": "age,weight,height\n50,90,180\n"}.items():
+texts = {"a": "age,weight\n30,70\n", "b": "weight,age\n80,40\n", "c": "age,weight,height\n50,90,180\n"}
+for name, text in texts.items():
     with open(f"{name}.csv", "w") as file:
         file.write(text)
 found = daft.read_csv(["a.csv", "b.csv", "c.csv"]).to_pylist()

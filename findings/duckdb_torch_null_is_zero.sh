@@ -14,7 +14,8 @@ import duckdb
 import torch
 
 print("duckdb", duckdb.__version__, "torch", torch.__version__)
-rows = duckdb.sql("select * from (values (7, 1.5::float, true), (null, null, null), (9, 2.5::float, false)) t(label, weight, flag)")
+values = "(7, 1.5::float, true), (null, null, null), (9, 2.5::float, false)"
+rows = duckdb.sql(f"from (values {values}) row(label, weight, flag)")
 found = {name: column.tolist() for name, column in rows.torch().items()}
 print("torch()", found)
 masked = {name: column.tolist() for name, column in rows.fetchnumpy().items()}
