@@ -36,6 +36,10 @@ class PrefetchToDevice(OneForOne):
             raise PlanError(f"prefetch_to_device(mode=) must be one of {', '.join(map(repr, MODES))}, got {mode!r:.40}")
         return cls(plan, device, buffer_size, mode if static is None else "ring", static, decode_on_device)
 
+    @property
+    def waits(self) -> bool:
+        return True
+
     def stage(self) -> Stage:
         raise PlanError(
             f"{self.label()} must be the last transformation, and only an iterator runs it: put it last, and call "
