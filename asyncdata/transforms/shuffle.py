@@ -529,11 +529,13 @@ class ShuffleRepeat(Unary):
 
     async def blocks(self, scope: Scope, opener: Opener, want: Demand, position: Position) -> Blocks:
         """Yield epoch after epoch, each through a buffer of its own."""
-        drained: list[Block] = []
+        drained, last_buffer = list[Block](), None
         repetition, places = self.parse_position(position or (0,), turn_and_places)
         while self.count < 0 or repetition < self.count:
             epoch = scope.at(repetition)
             shuffler = self.turn.step(epoch)
+            if last_buffer is not None:  # the first rows of the next epoch may come as elements, where few are wanted
+                shuffler.column_buffer = ColumnBuffer(last_buffer.template)
             inner, place = Demand(), Start.of(places[0] if places else None)
             places = places[1:]
             async with aclosing(opener(epoch, inner, shuffler.begin(place.position))) as source:
@@ -550,6 +552,7 @@ class ShuffleRepeat(Unary):
                 if self.count < 0 or self.input.cardinality == 0:
                     return
                 await yield_to_loop()
+            last_buffer = shuffler.column_buffer
             drained = [block.ticketed(in_turn(repetition, block.tickets, places)) for block in shuffler.flush()]
             repetition += 1
         for block in drained:

@@ -10,7 +10,13 @@ import pytest
 
 import asyncdata as ad
 from asyncdata.elements.columns import ColumnBatch, divided
+from asyncdata.engines.no_loop import driven
 from asyncdata.executors.function_call import ChunkSizer
+from asyncdata.executors.scope import LooplessScope
+from asyncdata.options import Options
+from asyncdata.planning.optimizer import Planner
+from asyncdata.runtime.block import Block, Demand
+from asyncdata.runtime.tickets import FRESH
 from asyncdata.testing import check_resumes
 from asyncdata.testing.checks import same
 from asyncdata.transforms.concatenate import Concatenate
@@ -104,6 +110,25 @@ def test_no_element_is_made_for_a_batch(step: str, monkeypatch: pytest.MonkeyPat
     ds = STEPS[step](DS({"x": np.arange(6400), "y": np.ones((6400, 2))})).batch(64)
     assert sum(len(batch["x"] if isinstance(batch, dict) else batch[0]["x"]) for batch in ds) > 2000
     assert sum(made) < 200
+
+
+def test_a_later_epoch_whose_first_rows_are_wanted_singly_stays_in_columns() -> None:
+    plan = Planner(Options()).runs_by_hand(DS({"x": np.arange(640)}).shuffle(70, seed=2).repeat(2).plan)
+    assert plan is not None
+    want = Demand(64)
+    source = plan.open(LooplessScope((0,)), want, FRESH)
+
+    def read(count: int) -> Block:
+        want.items = count
+        block = driven(anext(source), lambda: None)
+        assert 0 < len(block) <= count
+        return block
+
+    given = 0
+    while given < 1000:
+        given += len(read(1 if 500 < given < 800 else 64))  # the last rows of the first epoch, the first of the next
+    assert read(64).columns
+    driven(source.aclose(), lambda: None)
 
 
 def test_batches_of_what_was_shuffled_are_the_consumers_own() -> None:
