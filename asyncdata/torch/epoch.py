@@ -409,7 +409,15 @@ def prepared(setup: RunSetup, loader: Any) -> tuple[SharedFunction, StandIn | No
     workers: list[LoaderWorker] = loader.workers()
     if setup.function is None:
         work = GroupWork((Call("map", setup, spread=False),))
-        setup.function = FUNCTIONS.function(work, held_by(work, private=True))
+        try:
+            held = held_by(work, private=True)
+        except PlanError as error:
+            raise PlanError(
+                f"the dataset, a {type(setup.dataset).__name__}, or a function of the loader cannot be sent to a "
+                f"worker process: {error.__cause__}; open files, connections and locks at the first call of "
+                "__getitem__, or leave num_workers out"
+            ) from error.__cause__
+        setup.function = FUNCTIONS.function(work, held)
         for worker in workers:
             worker.start()
         here = not is_iterable(setup.kind) and setup.worker_init_fn is None and not loader.timeout

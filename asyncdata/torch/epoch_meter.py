@@ -6,13 +6,26 @@ import dataclasses
 import time
 from collections.abc import Generator
 from contextlib import contextmanager
+from typing import Final
 
 from asyncdata.runtime.meter import ThreadClock
 from asyncdata.statistics.bottleneck import Bottleneck, bottleneck_of
 from asyncdata.statistics.consumer import ConsumerTimes
 from asyncdata.statistics.statistics import EMPTY, EngineStatistics, Statistics, statistics_of
+from asyncdata.system.host_resources import usable_cores
 
 __all__ = ("EpochMeter",)
+
+
+WORDS: Final = {
+    "num_parallel_calls": "num_workers",
+    "executor='process'": f"num_workers={usable_cores()}",
+    "map(batch=) a function of many elements": "a larger batch_size, or a dataset with __getitems__",
+    "prefetch(AUTOTUNE) as the last step": "a larger prefetch_factor",
+    ", or Options(placement='process'), where it does not take turns with its reader": "",
+    "faster, or do more in the pipeline": "faster: the loader is not the limit",
+}
+"""What advice for pipelines says, in the words of a loader."""
 
 
 class EpochMeter:
@@ -58,6 +71,7 @@ class EpochMeter:
     def bottleneck(stats: Statistics) -> Bottleneck:
         """Return what limits the epoch, in the words of a loader."""
         found = bottleneck_of(stats)
-        change = found.change.replace("num_parallel_calls", "num_workers")
-        change = change.replace("prefetch(AUTOTUNE) as the last step", "a larger prefetch_factor")
+        change = found.change
+        for words, of_loader in WORDS.items():
+            change = change.replace(words, of_loader)
         return dataclasses.replace(found, change=change)
