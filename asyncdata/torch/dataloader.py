@@ -11,6 +11,8 @@ from typing import Any, Generic, TypeVar
 from asyncdata.devices.choice import kind_of
 from asyncdata.errors import PlanError, ResumeError
 from asyncdata.graph.node import check_count
+from asyncdata.observe.explanation import Explanation
+from asyncdata.observe.plan_picture import Box, boxes_of
 from asyncdata.options import Options
 from asyncdata.statistics.bottleneck import Bottleneck
 from asyncdata.statistics.statistics import Statistics
@@ -159,6 +161,20 @@ class DataLoader(Base, Generic[T]):
         if state_dict.get("version") != VERSION:
             raise ResumeError(f"load_state_dict needs what state_dict of a DataLoader returned, got {state_dict!r:.80}")
         self._loaded = dict(state_dict)
+
+    def explain(self) -> Explanation:
+        """Return the steps of the loader, a text and a picture with the measurements of the latest epoch.
+
+        Notebooks show it as a picture, and `explain().plot("loader.svg")` writes that.
+        """
+        if self._latest is None:
+            sampler, fetch = EpochMeter(type(self.index_sampler).__name__, self.num_workers, 0).labels
+            boxes = [Box(sampler), Box(fetch, inputs=(0,))]
+        else:
+            stats = self.stats()
+            boxes = boxes_of(stats, self.bottleneck().step)
+        text = f"{' → '.join([box.label for box in boxes])} of {type(self.dataset).__name__}"
+        return Explanation(text, (("loader", boxes),))
 
     def stats(self) -> Statistics:
         """Return the statistics of the latest epoch so far: print them.

@@ -42,6 +42,11 @@ class EpochMeter:
         self.sampling = self.fetching = 0.0
         """Seconds in the sampler, and in which batches were made, of all workers together."""
 
+    @property
+    def labels(self) -> tuple[str, str]:
+        """The names of the two steps."""
+        return self.sampler, f"map(fetch_batch, num_workers={self.workers})" if self.workers else "map(fetch_batch)"
+
     @contextmanager
     def fetched(self) -> Generator[None]:
         """Count what is done meanwhile as the making of a batch."""
@@ -56,13 +61,12 @@ class EpochMeter:
         source = EMPTY._replace(step=self.sampler, items=taken, own_seconds=self.sampling, kind="source")
         fetch = EMPTY._replace(items=given, kind="function", inputs=(0,), cpu_seconds=self.fetching)
         if self.workers:
-            label = f"map(fetch_batch, num_workers={self.workers})"
             fetch = fetch._replace(
                 worker_seconds=self.fetching, workers=self.workers, queued=waiting, queue_size=self.most
             )
         else:
-            label, fetch = "map(fetch_batch)", fetch._replace(own_seconds=self.fetching)
-        fetch = fetch._replace(step=label, where="process" if self.workers else "inline")
+            fetch = fetch._replace(own_seconds=self.fetching)
+        fetch = fetch._replace(step=self.labels[1], where="process" if self.workers else "inline")
         clock = self.clock
         engine = EngineStatistics((source, fetch), clock.seconds, process_seconds=clock.process_seconds)
         return statistics_of(engine, self.times, "current", given, "ended" if ended else "running")

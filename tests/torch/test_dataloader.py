@@ -308,7 +308,11 @@ def test_statistics_name_the_step_that_limits_the_loop(workers: int) -> None:
     loader = DataLoader(Numbers(40), 2, num_workers=workers, collate_fn=slow)
     with pytest.raises(ad.PlanError, match="nothing was read yet"):
         loader.stats()
+    plan = "BatchSampler → map(fetch_batch, num_workers=2) of Numbers"
+    assert loader.explain() == (plan if workers else plan.replace(", num_workers=2", ""))
     assert len(list(loader)) == 20
+    assert loader.explain().startswith("BatchSampler → map(fetch_batch")
+    assert "fetch_batch" in loader.explain()._repr_svg_()  # pyright: ignore[reportPrivateUsage]
     stats = loader.stats()
     assert (stats.elements, stats.state) == (20, "ended")
     assert [step.items for step in stats.steps] == [20, 20]
