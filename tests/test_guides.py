@@ -60,6 +60,6 @@ def test_the_examples_of_the_page_on_seeing_run(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, str(path)], capture_output=True, text=True, check=False, timeout=150)
     assert done.returncode == 0, done.stderr
     assert "├ map(load)" in done.stdout
-    assert "num_parallel_calls=64 would give about" in done.stdout
+    assert re.search(r"num_parallel_calls=\d+ would give about", done.stdout)  # 64 where the cores are free
     made = {"pasted.py", "plan.svg", "run.html", "timeline.svg", "trace.json"}
     assert {one.name for one in tmp_path.iterdir()} == made
