@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 from asyncdata.errors import PlanError, ResumeError
-from asyncdata.identity.state_merging import merged
+from asyncdata.identity.state_merging import has_nested_shares, merged, shares_of_all
 from asyncdata.runtime.json_text import parse_json
 from asyncdata.runtime.resharding import Share
 from asyncdata.runtime.tickets import END, Position
@@ -36,6 +36,12 @@ __all__ = (
 
 SHARE_FILES: Final = "asyncdata*.json"
 """The pattern of names that `share_file` returns."""
+
+OWN_FOLDER: Final = "give each checkpoint a folder of its own, or remove the files of the others"
+"""What to do about files of several checkpoints in one folder."""
+
+MOST_NAMES: Final = 8
+"""How many names of files an error has."""
 
 
 def save(path: str | os.PathLike[str], state: Mapping[str, Any]) -> None:
@@ -66,6 +72,8 @@ def save(path: str | os.PathLike[str], state: Mapping[str, Any]) -> None:
         raise FileExistsError(
             errno.EEXIST, "a state replaces a file, and this is a link, pipe, device or folder", where
         )
+    if not os.path.isdir(os.path.dirname(where) or "."):
+        raise FileNotFoundError(errno.ENOENT, "there is no such folder, make it first", os.path.dirname(where))
     write_atomically(where, json.dumps(state, separators=(",", ":")).encode(), durable=True)
 
 
@@ -143,7 +151,14 @@ def load_shares(folder: str | os.PathLike[str]) -> dict[str, Any]:
         saved.setdefault(state.get("checkpoint"), file.name)
     if len(saved) > 1:
         found = ", ".join(f"{name} of checkpoint {checkpoint!r}" for checkpoint, name in saved.items())
-        raise ResumeError(f"{os.fspath(folder)}: the states are not of one checkpoint: {found}")
+        raise ResumeError(f"{os.fspath(folder)}: the states are not of one checkpoint: {found}; {OWN_FOLDER}")
+    if not has_nested_shares(shares_of_all([*map(checked, states)])):
+        names = ", ".join(file.name for file in files[:MOST_NAMES])
+        more = f" and {len(files) - MOST_NAMES} more" if len(files) > MOST_NAMES else ""
+        raise ResumeError(
+            f"{os.fspath(folder)}: a process has not saved its state, or files of another number of processes are left: "
+            f"found {names}{more}; {OWN_FOLDER}"
+        )
     return {"ranks": states}
 
 
