@@ -31,6 +31,7 @@ from asyncdata.torch.worker_run import (
     RunSetup,
     StandIn,
     WorkerPosition,
+    begins_later,
     digest_of,
     fetcher_of,
     read_again,
@@ -164,11 +165,12 @@ class InlineEpoch(Epoch[T]):
         loader, self.digest = self.loader, 0
         self.waiting = dict[int, Any]()
         """The indices that workers had been asked for, and had not given, when a state was saved, by number."""
-        if saved is None:
-            self.fetcher = fetcher_of(loader)
-            return
-        position = [*positions_of(saved, loader), WorkerPosition()][0]
+        position = [*([] if saved is None else positions_of(saved, loader)), WorkerPosition()][0]
         self.fetcher = fetcher_of(loader, position.stream)
+        self.begun_at = [position.stream] if begins_later(self.fetcher) else []
+        """Where the dataset began, while nothing was read: its own state may still be that behind an earlier epoch."""
+        if saved is None:
+            return
         self.given, self.digest = saved["given"], position.digest
         if is_iterable(loader.kind) and position.stream is None and position.turn:
             read_again(self.fetcher, next(iter(loader.index_sampler)), position)
@@ -179,6 +181,7 @@ class InlineEpoch(Epoch[T]):
         index = self.waiting.pop(number) if self.waiting else next(self.indices)
         if self.log is not None:
             self.log.asked[number] = index
+        self.begun_at.clear()
         try:
             with self.meter.fetched():
                 data = self.fetcher.fetch(index)
@@ -205,7 +208,8 @@ class InlineEpoch(Epoch[T]):
             )
 
     def state(self) -> dict[str, Any]:
-        position = WorkerPosition(self.given, None, None, stream_state(self.fetcher), self.digest)
+        stream = self.begun_at[0] if self.begun_at else stream_state(self.fetcher)
+        position = WorkerPosition(self.given, None, None, stream, self.digest)
         return {"positions": [position_to_json(position)], "waiting": [[number, 0] for number in self.waiting]}
 
     @property

@@ -33,6 +33,7 @@ __all__ = (
     "StandIn",
     "WorkerPosition",
     "arrived",
+    "begins_later",
     "digest_of",
     "fetcher_of",
     "is_stateful",
@@ -365,6 +366,13 @@ def stream_state(fetcher: Any) -> str | ResumeError | None:
         return json.dumps(to_json_value({name: one.state_dict() for name, one in stateful.items()}))
     except Exception as error:  # noqa: BLE001  raised where a state is asked for
         return ResumeError(f"the state_dict of a {type(dataset).__name__} cannot be saved: {error!r}")
+
+
+def begins_later(fetcher: Any) -> bool:
+    """Return whether a dataset is iterated by what has no state of its own, as a generator, which begins when the first
+    element is read: up to then the state of the dataset may be an earlier one."""
+    iterator = getattr(fetcher, "dataset_iter", None)
+    return iterator is not None and not is_stateful(iterator)
 
 
 def is_data(dataset: object) -> bool:

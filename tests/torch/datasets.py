@@ -106,6 +106,27 @@ class StatefulStream(Stream):
         self.generator.set_state(state["generator"])
 
 
+class Counting(Stream):
+    """A stream that is iterated by a generator, and has the state: how many it has given, which a new run sets back."""
+
+    def __init__(self) -> None:
+        self.given = 0
+        self.loaded = False
+
+    def __iter__(self) -> Iterator[Any]:
+        self.given *= self.loaded
+        self.loaded = False
+        for number in self.share()[self.given :]:
+            self.given += 1
+            yield number, torch.rand(1)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"given": self.given}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.given, self.loaded = state["given"], True
+
+
 class Unsaved(Stream):
     """A stream whose state cannot be saved."""
 

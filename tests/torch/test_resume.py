@@ -18,6 +18,7 @@ from asyncdata.torch import DataLoader
 from asyncdata.torch.worker_process import LoaderWorker
 from tests.marks import first_by_default
 from tests.torch.datasets import (
+    Counting,
     CountingSampler,
     EagerSampler,
     HiddenSampler,
@@ -76,12 +77,14 @@ def saved(loader: DataLoader[Any]) -> Any:
 
 
 def check_every_step(make: Callable[[], DataLoader[Any]], step: int = 1) -> None:
-    """Resume from the states before, between and after all batches of two epochs."""
+    """Resume from the states before, between and after all batches of two epochs, and where an epoch has begun."""
     seed()
     loader, batches, states = make(), list[str](), list[tuple[Any, int]]()
     states.append((saved(loader), 0))
     for _ in range(2):
-        for batch in loader:
+        epoch = iter(loader)
+        states.append((saved(loader), len(batches)))
+        for batch in epoch:
             batches.append(repr(batch))
             states.append((saved(loader), len(batches)))
         states.append((saved(loader), len(batches)))
@@ -111,7 +114,7 @@ def test_it_resumes_with_workers_and_every_sampler(name: str) -> None:
     check_every_step(lambda: DataLoader(Noisy(), 4, sampler=make(), num_workers=2), step=3)
 
 
-@pytest.mark.parametrize("stream", [Stream, StatefulStream, Told])
+@pytest.mark.parametrize("stream", [Stream, StatefulStream, Told, Counting])
 @pytest.mark.parametrize("workers", [0, 2])
 def test_it_resumes_in_an_iterable_dataset(stream: type, workers: int) -> None:
     check_every_step(lambda: DataLoader(stream(), 2, num_workers=workers), step=3 if workers else 1)
