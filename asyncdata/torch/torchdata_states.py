@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from asyncdata.errors import ResumeError
 from asyncdata.runtime.state_values import to_json_value
+from asyncdata.sources.hugging_face_streams import forgets_its_buffer
 from asyncdata.torch.index_batches import IndexBatches
 from asyncdata.torch.internals import is_iterable, torch
 
@@ -32,7 +33,7 @@ def state_of_torchdata(loader: Any, state: Mapping[str, Any]) -> dict[str, Any]:
     workers = main.get("_num_workers", 0)
     given = snapshot.get("_snapshot_step", state.get("_num_yielded", 0))
     parts = [*snapshot["_worker_snapshots"].values()] if snapshot else [state]
-    streams = [stream_of(part) for part in parts]
+    streams = [None if forgets_its_buffer(loader.dataset) else stream_of(part) for part in parts]
     behind, ended = state.get("_steps_since_snapshot", 0), bool(state[FINISHED])
     if not ended:
         check_streams(loader, streams, given + behind)
@@ -74,8 +75,8 @@ def check_streams(loader: Any, streams: list[str | None], given: int) -> None:
     if is_iterable(loader.kind) and given and None in streams:
         raise ResumeError(
             "torchdata's state does not hold the position of an iterable dataset without state_dict and "
-            "load_state_dict, nor anything by which to see whether it gives the same elements again: if it does, leave "
-            f"out the batches that were given, skip({given}) of a new loader"
+            "load_state_dict, or with a shuffle buffer, nor anything by which to see whether it gives the same "
+            f"elements again: if it does, leave out the batches that were given, skip({given}) of a new loader"
         )
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+import asyncdata as ad
 from asyncdata.torch import DataLoader
 from tests.torch.test_resume import check_every_step
 
@@ -31,3 +32,21 @@ FORMS: dict[str, Callable[[], Any]] = {
 def test_it_resumes_at_every_step_and_later_epochs_are_whole(form: str, workers: int) -> None:
     """A state that was loaded into such a dataset is where its later epochs begin, too; buffers are in no state."""
     check_every_step(lambda: DataLoader(FORMS[form](), 2, num_workers=workers), step=5 if workers else 1)
+
+
+def test_a_state_of_torchdata_without_the_rows_of_a_shuffle_buffer_is_refused() -> None:
+    """Torchdata's own loader goes on from it without the rows that were in the buffer."""
+    from torchdata.stateful_dataloader import StatefulDataLoader
+
+    loader = StatefulDataLoader(FORMS["shuffled"](), 2)
+    batches = iter(loader)
+    other = DataLoader[Any](FORMS["shuffled"](), 2)
+    other.load_state_dict(loader.state_dict())
+    assert repr([*other]) == repr([*DataLoader[Any](FORMS["shuffled"](), 2)])
+    for _ in range(3):
+        next(batches)
+    other = DataLoader(FORMS["shuffled"](), 2)
+    with pytest.raises(ad.ResumeError, match=r"with a shuffle buffer, .* skip\(3\) of a new loader"):
+        other.load_state_dict(loader.state_dict())
+    other.skip(3)
+    assert repr([*other]) == repr([*batches])
