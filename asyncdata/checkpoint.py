@@ -142,22 +142,23 @@ def load_shares(folder: str | os.PathLike[str]) -> dict[str, Any]:
     >>> [list(share(4, index).iterate(state=load_shares(folder))) for index in range(4)]
     [[array([4, 8])], [array([5, 9])], [array([ 6, 10])], [array([ 7, 11])]]
     """
+    folder = os.fspath(folder)
     files = sorted(Path(local_path(folder, "a state")).glob(SHARE_FILES))
     if not files:
-        raise ResumeError(f"{os.fspath(folder)}: no state found: save_share writes files {SHARE_FILES}")
+        raise ResumeError(f"{folder}: no state found: save_share writes files {SHARE_FILES}")
     states = [load(file) for file in files]
     saved: dict[Any, str] = {}
     for file, state in zip(files, states, strict=True):
         saved.setdefault(state.get("checkpoint"), file.name)
     if len(saved) > 1:
         found = ", ".join(f"{name} of checkpoint {checkpoint!r}" for checkpoint, name in saved.items())
-        raise ResumeError(f"{os.fspath(folder)}: the states are not of one checkpoint: {found}; {OWN_FOLDER}")
+        raise ResumeError(f"{folder}: the states are not of one checkpoint: {found}; {OWN_FOLDER}")
     if not has_nested_shares(shares_of_all([*map(checked, states)])):
         names = ", ".join(file.name for file in files[:MOST_NAMES])
         more = f" and {len(files) - MOST_NAMES} more" if len(files) > MOST_NAMES else ""
         raise ResumeError(
-            f"{os.fspath(folder)}: a process has not saved its state, or files of another number of processes are left: "
-            f"found {names}{more}; {OWN_FOLDER}"
+            f"{folder}: a process has not saved its state, or files of another number of processes are left; "
+            f"found {names}{more}: {OWN_FOLDER}"
         )
     return {"ranks": states}
 

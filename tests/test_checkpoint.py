@@ -394,7 +394,7 @@ def test_a_folder_without_all_states_is_refused(tmp_path: Path) -> None:
         load_shares(tmp_path)
     shares_in(tmp_path, 3, [1, 1, 1])
     (tmp_path / "asyncdata-1-of-3.json").unlink()
-    found = "a process has not saved .* found asyncdata-0-of-3.json, asyncdata-2-of-3.json; give each checkpoint a folder"
+    found = "a process has not saved .* found asyncdata-0-of-3.json, asyncdata-2-of-3.json: give each checkpoint a"
     with pytest.raises(ad.ResumeError, match=found):
         load_shares(tmp_path)
     (tmp_path / "asyncdata-2-of-3.json").unlink()
@@ -406,14 +406,16 @@ def test_a_folder_without_all_states_is_refused(tmp_path: Path) -> None:
 def test_files_of_another_number_of_processes_are_refused_with_what_to_do(tmp_path: Path) -> None:
     shares_in(tmp_path, 2, [1, 1])
     shares_in(tmp_path, 9, [1] * 9)
-    with pytest.raises(ad.ResumeError, match=r"another number of processes are left: .* and 3 more; give each checkpoint"):
+    with pytest.raises(
+        ad.ResumeError, match=r"another number of processes are left; .* and 3 more: give each checkpoint"
+    ):
         load_shares(tmp_path)
 
 
 def test_a_state_needs_a_folder_that_exists(tmp_path: Path) -> None:
     with ad.Dataset.range(3).iterate() as numbers:
-        for write in (lambda: save(tmp_path / "none" / "a.json", state), lambda: save_share(tmp_path / "none", state)):
-            state = numbers.state_dict()
-            with pytest.raises(FileNotFoundError, match="there is no such folder, make it first") as caught:
-                write()
-            assert caught.value.filename == str(tmp_path / "none")
+        state = numbers.state_dict()
+    for write in (lambda: save(tmp_path / "none" / "a.json", state), lambda: save_share(tmp_path / "none", state)):
+        with pytest.raises(FileNotFoundError, match="there is no such folder, make it first") as caught:
+            write()
+        assert caught.value.filename == str(tmp_path / "none")
