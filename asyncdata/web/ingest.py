@@ -73,7 +73,8 @@ def ingest_app(
     `DELETE /admit/ID`, or `admission_seconds` after the last request with it. On a WebSocket with `?admit=1` a message
     `{"version": 7}` asks, and the next one is sent with the admission.
 
-    With a `consumer` the application also runs the reader of the channel, and ends it when it is shut down.
+    With a `consumer` the application also runs the reader of the channel, and ends it when it is shut down. Mounted in
+    another application, whose lifespan runs the consumer, it says in `/health` and `/metrics` how the consumer is.
 
     >>> import asyncdata as ad
     >>> app = ad.web.ingest_app(ad.Channel())  # doctest: +SKIP

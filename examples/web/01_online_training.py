@@ -66,9 +66,11 @@ def service():
     channel, model = ad.DurableChannel(FOLDER / "samples"), Model()
     ds = ad.Dataset.from_channel(channel).map(columns).batch(32, within=0.2)
 
+    consumer = ad.web.Consumer(ds, model.train, state=model.state)
+
     @asynccontextmanager
     async def lifespan(app):
-        async with ad.web.Consumer(ds, model.train, state=model.state), channel:
+        async with consumer, channel:
             yield
 
     app = FastAPI(lifespan=lifespan)
@@ -77,7 +79,7 @@ def service():
     async def predict(point: Point):
         return {"y": float(np.dot(point.x, model.weights)), "samples": model.samples}
 
-    app.mount("/data", ad.web.ingest_app(channel))
+    app.mount("/data", ad.web.ingest_app(channel, consumer=consumer))
     return app
 
 

@@ -177,6 +177,25 @@ def test_mounted_in_another_application(tmp_path: Path) -> None:
     assert found == [b"1"]
 
 
+def test_mounted_it_tells_of_the_consumer_that_the_outer_application_runs() -> None:
+    applications = pytest.importorskip("starlette.applications")
+    routing = pytest.importorskip("starlette.routing")
+    channel = ad.Channel()
+    consumer = Consumer(ad.Dataset.from_channel(channel), lambda items: None)
+
+    @asynccontextmanager
+    async def lifespan(app: Any) -> Any:
+        async with consumer, channel:
+            yield
+
+    mount = routing.Mount("/data", ingest_app(channel, consumer=consumer))
+    with client_of(applications.Starlette(routes=[mount], lifespan=lifespan)) as client:
+        while (reply := client.get("/data/health")).status_code == 200:
+            pass
+        assert reply.json() == {"status": "unavailable", "reason": "the consumer of the channel has ended"}
+        assert "asyncdata_consumer_failed_total 0" in client.get("/data/metrics").text
+
+
 @pytest.mark.parametrize("parser", ["h11", "httptools"])
 def test_a_client_that_leaves_in_its_body_leaves_no_traceback(parser: str, capfd: pytest.CaptureFixture[str]) -> None:
     """Below a middleware that expects a reply to each request."""
