@@ -56,8 +56,14 @@ class FailedItems:
         if self.sources is None:
             log.warning("the consumer left out an element%s: %s", where, redacted(repr(error))[:300])
             return
-        added = self.store(error, places)
-        log.warning("the consumer stored %d dead letters%s: %s", added, where, redacted(repr(error))[:300])
+        match self.store(error, places):
+            case 0:
+                done = "left out what is a dead letter already"
+            case 1:
+                done = "stored a dead letter"
+            case added:
+                done = f"stored {added} dead letters"
+        log.warning("the consumer %s%s: %s", done, where, redacted(repr(error))[:300])
 
     def store(self, error: Exception, places: Sequence[ItemPlace]) -> int:
         """Store the items at some places as dead letters; raise the error if they are not of these channels."""

@@ -66,7 +66,9 @@ def inverse(x: Any) -> float:
     return 1 / x["x"]
 
 
-def test_bad_items_become_dead_letters_once_and_the_others_are_read(tmp_path: Path) -> None:
+def test_bad_items_become_dead_letters_once_and_the_others_are_read(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     async def run() -> None:
         await send(tmp_path, '[{"x": 1}, {"y": 2}, {"x": 0}, {"x": 4}]', '{"x": "5"}', '[{"x": 8}, {"x": 2}]')
         items = ad.Dataset.from_channel(tmp_path, schema=Sample).map(inverse).batch(2)
@@ -81,6 +83,8 @@ def test_bad_items_become_dead_letters_once_and_the_others_are_read(tmp_path: Pa
             assert channel.stats()["dead_letters"] == 3
 
     asyncio.run(run())
+    told = [record.getMessage().partition(", item")[0] for record in caplog.records if ", item" in record.getMessage()]
+    assert {*told} == {"the consumer stored a dead letter", "the consumer left out what is a dead letter already"}
     found = letters(tmp_path)
     assert [json.loads(letter.body) for letter in found] == [[{"y": 2}], [{"x": 0}], {"x": "5"}]
     assert [letter.item for letter in found] == [1, 2, 0]
