@@ -359,8 +359,7 @@ class LoadAnalysis:
         if cheap and step.where in {"thread", "task"} and share < limit.load / 2:
             handing = f"passing elements to {counted(step)} takes longer than {step.step} itself"
             evidence = f"{handing}, {limit.load:.0%} of the time"
-            change = "leave num_parallel_calls out, or map(batch=) a function of many elements"
-            return self.bottleneck(limit, evidence, change)
+            return self.bottleneck(limit, evidence, fewer_handed(step))
         mostly = f", mostly in {step.inner} of its datasets" if step.inner else ""
         evidence = f"{step.step} takes {share:.0%} of the time of the thread that runs the pipeline{mostly}"
         calls = step.kind == "function" or step.where == "inline"
@@ -390,6 +389,15 @@ class LoadAnalysis:
             wider = "a larger cycle_length with num_parallel_calls=AUTOTUNE"
             change = f"read more of its inputs at once: {wider}, and files of similar size"
         return self.bottleneck(limit, evidence, change, float(MOST_CALLS))
+
+
+def fewer_handed(step: StepStatistics) -> str:
+    """Return what to change where handing elements to workers takes longer than what these do."""
+    if step.step.startswith("from_source("):
+        whole = "from_tensor_slices(array[:]) if the array fits into memory"
+        return f"leave num_parallel_calls out, or {whole}" if "num_parallel_calls=" in step.step else whole
+    many = "map(batch=) a function of many elements"
+    return f"leave num_parallel_calls out, or {many}" if "num_parallel_calls=" in step.step else many
 
 
 def inside(step: StepStatistics) -> str:

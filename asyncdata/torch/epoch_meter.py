@@ -23,7 +23,7 @@ WORDS: Final = {
     "map(batch=) a function of many elements": "a larger batch_size, or a dataset with __getitems__",
     "prefetch(AUTOTUNE) as the last step": "a larger prefetch_factor",
     ", or Options(placement='process'), where it does not take turns with its reader": "",
-    "faster, or do more in the pipeline": "faster: the loader is not the limit",
+    "faster, or do more in the pipeline": "faster",
 }
 """What advice for pipelines says, in the words of a loader."""
 

@@ -314,6 +314,24 @@ def test_a_filter_is_not_told_to_run_in_processes_itself(monkeypatch: pytest.Mon
     assert found.change.startswith("a map(executor='process') before it")
 
 
+@pytest.mark.parametrize(
+    ("step", "change"),
+    [
+        ("map(cheap)", "map(batch=) a function of many elements"),
+        (
+            "map(cheap, num_parallel_calls=2)",
+            "leave num_parallel_calls out, or map(batch=) a function of many elements",
+        ),
+        ("from_source(ArrayRows of 9)", "from_tensor_slices(array[:]) if the array fits into memory"),
+    ],
+)
+def test_only_arguments_that_a_step_has_are_left_out(step: str, change: str) -> None:
+    stats = measured(step=step, p50=1e-6, worker_seconds=2.0, cpu_seconds=2.0, workers=1)
+    found = bottleneck_of(dataclasses.replace(stats, thread_seconds=9.5))
+    assert found.evidence.startswith(f"passing elements to 1 thread takes longer than {step} itself")
+    assert found.change == change
+
+
 def merged(**step: Any) -> Statistics:
     """What ten seconds tell of an interleave of datasets whose map computes for 9 ms, in the pipeline's thread."""
     inner = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import json
 import random
@@ -18,6 +19,7 @@ from torch.utils.data import DataLoader as TorchLoader
 
 import asyncdata as ad
 from asyncdata.torch import DataLoader
+from asyncdata.torch.epoch_meter import EpochMeter
 from asyncdata.torch.worker_process import FUNCTIONS, LoaderWorker
 from tests.torch.datasets import (
     Batched,
@@ -320,6 +322,9 @@ def test_statistics_name_the_step_that_limits_the_loop(workers: int) -> None:
     told = str(loader.bottleneck())
     assert "num_workers" in told
     assert not any(word in told for word in ("executor", "num_parallel_calls", "pipeline)"))
+    slow_loop = dataclasses.replace(stats, waiting_seconds=0.0)
+    said = "the input is not the problem: its reader waits 0% of the time: make the step that reads it faster."
+    assert str(EpochMeter.bottleneck(slow_loop)) == said
 
 
 @pytest.mark.parametrize("form", ["in shared memory", "in a file"])
