@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import select
 import sys
 from argparse import ArgumentParser
 from typing import TYPE_CHECKING, Final, NoReturn
@@ -47,7 +48,7 @@ COMMANDS: Final = {
 }
 """The module of each command, which has its arguments and runs it, and what it does."""
 
-FAILED, REFUSED, INTERRUPTED = 1, 2, 130
+FAILED, REFUSED, INTERRUPTED, UNREAD = 1, 2, 130, 141
 
 
 class Parser(ArgumentParser):
@@ -74,13 +75,33 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     chosen = parser.parse_args(given)
     try:
-        return chosen.run(chosen)
+        return flushed(chosen.run(chosen))
     except KeyboardInterrupt:
         return answer(INTERRUPTED, "interrupted")
     except (asyncdata.PlanError, asyncdata.MissingDependencyError, OSError) as error:
-        return answer(REFUSED, one_line(error))
+        return UNREAD if is_unread(error) else answer(REFUSED, one_line(error))
     except (asyncdata.AsyncDataError, UnicodeDecodeError) as error:  # text that is not UTF-8
         return answer(FAILED, one_line(error))
+
+
+def flushed(status: int) -> int:
+    """Return `status` when all output has gone out."""
+    sys.stdout.flush()
+    return status
+
+
+def is_unread(error: Exception) -> bool:
+    """Return whether `error` says that nobody reads the output any more, as behind `| head`; then it goes nowhere."""
+    if not isinstance(error, BrokenPipeError) or not hasattr(select, "poll"):
+        return False
+    output = select.poll()
+    output.register(sys.stdout.fileno(), 0)
+    if not any(mask & select.POLLERR for _, mask in output.poll(0)):  # it is of a connection
+        return False
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)
+    return True
 
 
 def answer(status: int, line: str) -> int:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import re
+import subprocess
+import sys
 
 import pytest
 
@@ -17,6 +21,27 @@ def test_no_command_shows_all_of_them(capsys: Capture) -> None:
     assert told.startswith("usage: asyncdata")
     for name in COMMANDS:
         assert re.search(rf"^    {name}", told, re.MULTILINE), name
+
+
+@pytest.mark.parametrize("buffered", [True, False])
+def test_output_that_nobody_reads_any_more_ends_the_command_quietly(buffered: bool) -> None:
+    """As behind `| head`."""
+    closed, output = os.pipe()
+    os.close(closed)
+    command = [sys.executable, *([] if buffered else ["-u"]), "-m", "asyncdata", "inspect", __file__]
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    ended = subprocess.run(command, stdout=output, stderr=subprocess.PIPE, env=environment, timeout=120, check=False)
+    os.close(output)
+    assert (ended.returncode, ended.stderr) == (141, b"")
+
+
+def test_a_connection_that_breaks_is_told(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    def run(_: object) -> int:
+        raise BrokenPipeError(errno.EPIPE, "Broken pipe")
+
+    monkeypatch.setattr("asyncdata.cli.inspect.run", run)
+    assert main(["inspect", "a.jsonl"]) == 2
+    assert capfd.readouterr().err == "asyncdata: [Errno 32] Broken pipe\n"
 
 
 @pytest.mark.parametrize("command", COMMANDS)
