@@ -191,7 +191,7 @@ def check_changed(form: Format, path: Path, found: list[Any], numbers: range = N
     for error in errors:
         if not isinstance(error, ad.DataLossError):  # of a decoder of WebDataset
             assert isinstance(error, ValueError)
-            assert any(f"{path}: " in note for note in error.__notes__)
+            assert any(str(path) in note for note in error.__notes__), error.__notes__
         else:
             assert str(error).startswith(f"{path}: "), str(error)
     place = int(path.name.split(".")[0].removeprefix("at-"))
