@@ -40,6 +40,8 @@ def state_of_torchdata(loader: Any, state: Mapping[str, Any]) -> dict[str, Any]:
     indices = sampled(loader, main, behind, ended)
     last = snapshot.get("_last_yielded_worker_id", -1)
     made = [-(-(given - worker) // workers) for worker in range(workers)] if workers else [given]
+    anew = [not turn and begins_anew(loader, part) for turn, part in zip(made, parts, strict=True)]
+    streams = [None if new else stream for new, stream in zip(anew, streams, strict=True)]
     return {
         "version": 1,
         "kind": loader.kind,
@@ -68,6 +70,13 @@ def stream_of(part: Mapping[str, Any]) -> str | None:
     states = {"dataset": part["dataset_state"], "iterator": fetcher.get("dataset_iter_state")}
     found = {name: to_json_value(one) for name, one in states.items() if one is not None}
     return json.dumps(found) if found else None
+
+
+def begins_anew(loader: Any, part: Mapping[str, Any]) -> bool:
+    """Return whether a dataset of which nothing was read in this epoch begins at its beginning: if its iterator has no
+    state, the dataset's may be the one behind an earlier epoch."""
+    fetcher: dict[str, Any] = part["fetcher_state"] or {}
+    return is_iterable(loader.kind) and fetcher.get("dataset_iter_state") is None
 
 
 def check_streams(loader: Any, streams: list[str | None], given: int) -> None:

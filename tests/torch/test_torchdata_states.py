@@ -15,7 +15,7 @@ from torch.utils.data.distributed import DistributedSampler
 import asyncdata as ad
 from asyncdata.torch import DataLoader
 from tests.marks import first_by_default
-from tests.torch.datasets import CountingSampler, Numbers, StatefulStream, Stream
+from tests.torch.datasets import Counting, CountingSampler, Numbers, StatefulStream, Stream
 
 pytestmark = [
     pytest.mark.torch,
@@ -180,3 +180,13 @@ def test_a_state_of_other_arguments_is_an_error() -> None:
     other.load_state_dict(loader.state_dict())
     with pytest.raises(ad.ResumeError, match="num_workers=0"):
         iter(other)
+
+
+def test_an_epoch_of_which_nothing_was_given_begins_anew() -> None:
+    """The state of a dataset that a generator reads is that behind the epoch before, until it is read."""
+    loader = stateful({"dataset": Counting(), "batch_size": 2}, 0)
+    list(loader)
+    batches = iter(loader)
+    other = DataLoader[Any](Counting(), 2)
+    other.load_state_dict(copy.deepcopy(loader.state_dict()))
+    assert [numbers.tolist() for numbers, _ in other] == [numbers.tolist() for numbers, _ in batches]
