@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import marshal
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from inspect import currentframe
 from types import FrameType
 from typing import Any
@@ -73,6 +74,7 @@ class IndexBatches:
         self.taken: int = 0
         self.digest: int = 0
         self.exhausted: bool = False
+        self.sizes = sizes_of(loader)
         if saved is not None:
             self.load(saved)
         self.start = snapshot(self.generators)
@@ -168,12 +170,21 @@ class IndexBatches:
         if before != (self.digest, self.taken, self.exhausted):
             raise ResumeError(
                 f"the sampler {type(self.sampler).__name__} does not give again the batches that it had given when the "
-                "state was saved: the dataset or an argument has changed, set_epoch was given another number, or it "
-                "draws from something that the state does not hold; give it a generator= of its own, or state_dict and "
-                "load_state_dict"
+                f"state was saved: {self.changes(saved)}"
             )
         restore(self.generators, {name: both[-1] for name, both in saved["generators"].items()})
         return kept
+
+    def changes(self, saved: Mapping[str, Any]) -> str:
+        """Return why the sampler gives other batches than when a state was saved."""
+        was = saved.get("sizes", {})
+        found = [
+            f"{name} was {was[name]}, and is {now} now" for name, now in self.sizes.items() if was.get(name, now) != now
+        ]
+        return "; ".join(found) or (
+            "the dataset or an argument has changed, set_epoch was given another number, or it draws from something "
+            "that the state does not hold; give it a generator= of its own, or state_dict and load_state_dict"
+        )
 
     def state(self, ended: bool, not_given: Mapping[int, Any]) -> dict[str, Any]:
         """Return what `take_again` needs, or what the next epoch needs if this one has ended."""
@@ -191,6 +202,7 @@ class IndexBatches:
             "taken": self.taken,
             "digest": self.digest,
             "exhausted": self.exhausted,
+            "sizes": self.sizes,
         }
 
     def moved(self, not_given: Mapping[int, Any]) -> dict[str, Any]:
@@ -199,6 +211,15 @@ class IndexBatches:
         if now is None or now == self.after_first:
             return {}
         return {"now": now, "indices": [[number, to_json_value(plain(index))] for number, index in not_given.items()]}
+
+
+def sizes_of(loader: Any) -> dict[str, Any]:
+    """Return the numbers by which a loader makes batches, so that an error can name one that has changed."""
+    sizes: dict[str, Any] = {"batch_size": loader.batch_size, "drop_last": bool(loader.drop_last)}
+    for name, one in (("len(dataset)", loader.dataset), ("len(sampler)", loader.sampler)):
+        with suppress(Exception):  # it has no length
+            sizes[name] = len(one)
+    return sizes
 
 
 def is_within(saved: Mapping[str, Any]) -> bool:

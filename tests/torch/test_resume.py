@@ -253,7 +253,27 @@ def test_a_changed_dataset_is_an_error() -> None:
     next(iter(loader))
     other = DataLoader(Numbers(12), 2, shuffle=True)
     other.load_state_dict(saved(loader))
-    with pytest.raises(ad.ResumeError, match="dataset or an argument has changed"):
+    with pytest.raises(ad.ResumeError, match=r"len\(dataset\) was 11, and is 12 now"):
+        iter(other)
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"batch_size": 3}, "saved: batch_size was 2, and is 3 now"),
+        ({"dataset": 9}, r"saved: len\(dataset\) was 11, and is 9 now; len\(sampler\) was 11, and is 9 now"),
+        ({"shuffle": False}, "the dataset or an argument has changed"),
+    ],
+)
+def test_the_argument_that_has_changed_is_named(changed: dict[str, Any], words: str) -> None:
+    def make(dataset: int = 11, batch_size: int = 2, shuffle: bool = True) -> DataLoader[Any]:
+        return DataLoader(Numbers(dataset), batch_size, shuffle=shuffle)
+
+    loader = make()
+    next(iter(loader))
+    other = make(**changed)
+    other.load_state_dict(saved(loader))
+    with pytest.raises(ad.ResumeError, match=words):
         iter(other)
 
 
