@@ -6,6 +6,7 @@ import doctest
 import importlib.util
 import inspect
 import re
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +53,13 @@ def test_all_pages_are_in_the_table_and_in_the_navigation() -> None:
     assert sorted(re.findall(r"\((api/\w+\.md)\)", overview)) == names
     navigation = (DOCS.parent / "mkdocs.yml").read_text(encoding="utf-8")
     assert sorted(re.findall(r": (api/\w+\.md)$", navigation, re.MULTILINE)) == names
+
+
+def test_long_signatures_are_wrapped() -> None:
+    """By mkdocstrings, with ruff where that is installed; else each is one line."""
+    assert "            separate_signature: true\n" in (DOCS.parent / "mkdocs.yml").read_text(encoding="utf-8")
+    extras = tomllib.loads((DOCS.parent / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert any(name.startswith("ruff") for name in extras["optional-dependencies"]["docs"])
 
 
 def test_no_page_has_a_name_that_is_not_there() -> None:
