@@ -142,7 +142,12 @@ def give_generator(loader: Any, state: Any, orders: int) -> None:
     """
     sampler = loader.sampler
     if not isinstance(sampler, torch.utils.data.RandomSampler):
-        raise ResumeError(f"torchdata's state is one of shuffle=True, but the sampler is a {type(sampler).__name__}")
+        kind: Any = sampler.__class__
+        raise ResumeError(
+            "torchdata's state has the generator of a random sampler, which only PyTorch's of shuffle=True continues, "
+            f"but the sampler is a {kind.__module__}.{kind.__qualname__}: give shuffle=True if the state is of that, "
+            "or finish the run with StatefulDataLoader"
+        )
     if sampler.generator is None:
         sampler.generator = torch.Generator()
     sampler.generator.set_state(state)

@@ -42,6 +42,12 @@ def stateful_distributed(**given: Any) -> dict[str, Any]:
     return {"dataset": Numbers(), "sampler": StatefulDistributedSampler(Numbers(), 1, 0), **given}
 
 
+def random_of_torchdata() -> Any:
+    from torchdata.stateful_dataloader.sampler import RandomSampler
+
+    return RandomSampler(Numbers())
+
+
 CASES: dict[str, Arguments] = {
     "shuffle": lambda: {"dataset": Numbers(), "batch_size": 2, "shuffle": True},
     "iterable": lambda: {"dataset": Counted(), "batch_size": 2},
@@ -166,8 +172,11 @@ def test_a_state_of_other_arguments_is_an_error() -> None:
     next(iter(loader))
     with pytest.raises(ad.ResumeError, match="2 samples in 1 batches, and this loader's have 3"):
         DataLoader(Numbers(), 3, shuffle=True).load_state_dict(loader.state_dict())
-    with pytest.raises(ad.ResumeError, match="shuffle=True, but the sampler is a SequentialSampler"):
+    with pytest.raises(ad.ResumeError, match=r"shuffle=True .* but the sampler is a .*\.SequentialSampler"):
         DataLoader(Numbers(), 2).load_state_dict(loader.state_dict())
+    sampler = random_of_torchdata()
+    with pytest.raises(ad.ResumeError, match=r"but the sampler is a torchdata\..*\.RandomSampler: give shuffle=True"):
+        DataLoader(Numbers(), 2, sampler=sampler).load_state_dict(loader.state_dict())
     loader = stateful(CASES["a sampler with a state"](), 0)
     next(iter(loader))
     other = DataLoader(Numbers(), 2)
