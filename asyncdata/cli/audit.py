@@ -60,4 +60,5 @@ def run(arguments: Namespace) -> int:
     if plan is not None and picture is not None:
         drawn = coverage_picture([(one, coverage_of(one, plan, PARTS)) for one in found])
         picture.write_text(drawn, encoding="utf-8")
+        print(f"wrote {picture}")
     return 0 if all(one.complete for one in found) else 1

@@ -12,6 +12,7 @@ from asyncdata.cli import dead_letters
 from asyncdata.cli.arguments import local
 from asyncdata.errors import DataLossError, PlanError
 from asyncdata.runtime.json_text import parse_json
+from asyncdata.statistics.statistics import in_number
 from asyncdata.web.durable import trim
 from asyncdata.web.folder import ChannelFolder, LogReader
 from asyncdata.web.record import Frame, Kind, Record
@@ -78,7 +79,7 @@ def inspect(arguments: Namespace) -> int:
     name, starts, end = folder.id, folder.segments(), folder.end()
     begin, contents = starts[0] if starts else end, contents_of(folder)
     print(f"channel   {name} in {folder.path}{', ended' if contents.ended else ''}")
-    print(f"stored    {end - begin:,} bytes, from {begin:,} to {end:,}, in {len(starts)} segments")
+    print(f"stored    {end - begin:,} bytes, from {begin:,} to {end:,}, in {in_number(len(starts), 'segment')}")
     print(f"records   {contents.records:,}{format_counts(contents.forms)}")
     if contents.since:
         print(f"came      {' to '.join(map(date, contents.since))}")
