@@ -38,14 +38,14 @@ def test_a_state_of_torchdata_without_the_rows_of_a_shuffle_buffer_is_refused() 
     """Torchdata's own loader goes on from it without the rows that were in the buffer."""
     from torchdata.stateful_dataloader import StatefulDataLoader
 
-    loader = StatefulDataLoader(FORMS["shuffled"](), 2)
+    loader: Any = StatefulDataLoader(FORMS["shuffled"](), 2)
     batches = iter(loader)
     other = DataLoader[Any](FORMS["shuffled"](), 2)
     other.load_state_dict(loader.state_dict())
     assert repr([*other]) == repr([*DataLoader[Any](FORMS["shuffled"](), 2)])
     for _ in range(3):
         next(batches)
-    other = DataLoader(FORMS["shuffled"](), 2)
+    other = DataLoader[Any](FORMS["shuffled"](), 2)
     with pytest.raises(ad.ResumeError, match=r"with a shuffle buffer, .* skip\(3\) of a new loader"):
         other.load_state_dict(loader.state_dict())
     other.skip(3)
