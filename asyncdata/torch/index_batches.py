@@ -112,7 +112,8 @@ class IndexBatches:
 
     def is_new(self, saved: Mapping[str, Any]) -> bool:
         """Return whether the sampler is as it was before the first epoch: one that were loaded would begin no epoch."""
-        first = saved["epoch"] == 0 and not saved["ended"] and (not saved["begun"] or saved["taken"])
+        behind = saved["begun"] and not saved["taken"] and saved["digest"] is None  # torchdata's, at its place
+        first = saved["epoch"] == 0 and not saved["ended"] and not behind
         return first and self.owner is not None and to_json_value(self.owner.state_dict()) == saved["sampler"]
 
     def load_sampler(self, state: Any) -> None:
