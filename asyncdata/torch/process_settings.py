@@ -80,7 +80,8 @@ class ProcessSettings:
         if self.process != os.getpid():
             torch.set_default_dtype(self.dtype)
             torch.set_grad_enabled(self.gradients)
-            torch.use_deterministic_algorithms(self.deterministic)
+            if torch.are_deterministic_algorithms_enabled() != self.deterministic:  # setting it imports a compiler
+                torch.use_deterministic_algorithms(self.deterministic)
 
 
 TAKEN: Final[set[str]] = set()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from collections.abc import Iterator
 from typing import Any, cast
@@ -124,3 +125,13 @@ def test_globals_that_are_equal_or_can_be_changed_stay_the_same_objects() -> Non
     assert names["means"] is means
     set_globals(names, {"means": [2], "more": 3})
     assert (names["means"], names["more"], means) == ([2], 3, [1])
+
+
+def test_workers_import_no_compiler_to_set_a_mode_that_they_have() -> None:
+    """It would take 130 MB in each of them."""
+    program = (
+        "from asyncdata.torch import DataLoader; from tests.torch.settings import Imported\n"
+        "print([*DataLoader(Imported(), None, num_workers=1)])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=150)
+    assert done.stdout == "[False]\n", done.stderr
