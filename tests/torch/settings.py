@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from argparse import Namespace
 from dataclasses import dataclass
 from typing import Any
@@ -67,13 +66,3 @@ class Told(Dataset[Any]):
             "images": [ImageFile.LOAD_TRUNCATED_IMAGES, Image.MAX_IMAGE_PIXELS],
             "index": index,
         }
-
-
-class Imported(Dataset[bool]):
-    """Whether the process that reads it has imported PyTorch's compiler."""
-
-    def __len__(self) -> int:
-        return 1
-
-    def __getitem__(self, index: int) -> bool:
-        return "torch._inductor" in sys.modules

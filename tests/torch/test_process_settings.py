@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from collections.abc import Iterator
 from typing import Any, cast
@@ -127,11 +126,12 @@ def test_globals_that_are_equal_or_can_be_changed_stay_the_same_objects() -> Non
     assert (names["means"], names["more"], means) == ([2], 3, [1])
 
 
-def test_workers_import_no_compiler_to_set_a_mode_that_they_have() -> None:
-    """It would take 130 MB in each of them."""
-    program = (
-        "from asyncdata.torch import DataLoader; from tests.torch.settings import Imported\n"
-        "print([*DataLoader(Imported(), None, num_workers=1)])"
-    )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=150)
-    assert done.stdout == "[False]\n", done.stderr
+def test_a_mode_that_a_worker_has_is_not_set_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To set the deterministic one imports PyTorch's compiler, which takes 130 MB in each worker."""
+    given = ProcessSettings()
+    given.process = -1
+    monkeypatch.setattr(torch, "use_deterministic_algorithms", set_modes := list[bool]().append)
+    given.apply_modes()
+    given.deterministic = True
+    given.apply_modes()
+    assert set_modes.__self__ == [True]
