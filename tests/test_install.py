@@ -36,6 +36,25 @@ def test_install_stands_before_other_sections_and_is_the_same_on_both_pages() ->
     assert sections[0] == sections[1]
 
 
+def test_it_is_said_where_pip_installs_from() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    lines = re.findall(r"^pip install .*", text[text.index("## Install") :], re.MULTILINE)
+    assert lines
+    assert all("# in a clone" in line or "# from a package index" in line for line in lines)
+
+
+MISLEADING = ("a few hundred bytes", "nothing else changes", "there is no `num_workers`")
+
+
+def test_no_page_promises_what_is_not_so() -> None:
+    """States may be some kB, a bad item takes its batch with it, and worker processes change what functions share."""
+    for page in (ROOT / "README.md", *(ROOT / "docs").rglob("*.md")):
+        text = " ".join(page.read_text(encoding="utf-8").split()).lower()
+        assert not [words for words in MISLEADING if words in text], page
+    readme = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
+    assert "No element is lost, repeated or reordered, whatever the parallelism. If your function fails" in readme
+
+
 SUITES = {
     **dict.fromkeys(("array-record", "energon", "formats", "lance", "lerobot", "parquet"), pytest.mark.formats),
     **dict.fromkeys(("kafka", "nats", "redis", "web"), pytest.mark.web),

@@ -132,7 +132,8 @@ class QuickReads:
             if not 0 < wanted <= LARGEST_QUICK:
                 return None
             buffer = bytearray(wanted + (length is None))  # one byte more, as the file may be another one by now
-            return bytes(buffer[:wanted]) if os.preadv(descriptor, [buffer], start, NOWAIT) == wanted else None
+            complete = os.preadv(descriptor, [buffer], start, NOWAIT) == wanted
+            return bytes(memoryview(buffer)[:wanted]) if complete else None
         except OSError:  # it is not in the page cache, or the file system cannot say
             return None
         finally:

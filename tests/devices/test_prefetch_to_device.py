@@ -219,6 +219,8 @@ def test_closing_on_a_loop_leaves_nothing_behind() -> None:
         async with on_device(ROWS.repeat(), placement).iterate() as batches:
             for _ in range(3):
                 await anext(batches)
+        with pytest.raises(ad.ClosedError):
+            await anext(batches)
 
     for placement in ("thread", "current"):
         with leaves_nothing():

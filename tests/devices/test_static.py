@@ -84,3 +84,5 @@ def test_closing_while_paused_ends_all() -> None:
         next(rows)
         with rows.paused():
             rows.close()
+        with pytest.raises(ad.ClosedError):
+            next(rows)
