@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Generator
+from collections.abc import Callable, Coroutine, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -188,6 +188,21 @@ async def test_one_who_leaves_while_it_waits_holds_up_nobody(make: Make) -> None
         assert (ingest.leases.given, channel.stats()["working"]) == (0, 0)
 
 
+def check_sixty(produce: Callable[[int], Coroutine[Any, Any, None]], items: Iterator[Any]) -> None:
+    """Let six producers send ten items each, named by both numbers, and check that each comes once."""
+
+    async def produce_all() -> None:
+        async with asyncio.TaskGroup() as group:
+            for number in range(6):
+                group.create_task(produce(number))
+
+    thread = threading.Thread(target=asyncio.run, args=(produce_all(),))
+    thread.start()
+    found = sorted(next(items).decode() for _ in range(60))
+    thread.join()
+    assert found == sorted(f"{number} {turn}" for number in range(6) for turn in range(10))
+
+
 def test_many_producers_who_ask_give_up_and_send_twice_have_exact_books(make: Make) -> None:
     channel = make(4)
     with producer_for(channel) as producer, reading(channel) as items:
@@ -205,16 +220,7 @@ def test_many_producers_who_ask_give_up_and_send_twice_have_exact_books(make: Ma
                         sent = await client.post("/ingest", content=f"{number} {turn}", headers=told)
                         assert sent.status_code == 200, sent.text
 
-        async def produce_all() -> None:
-            async with asyncio.TaskGroup() as group:
-                for number in range(6):
-                    group.create_task(produce(number))
-
-        thread = threading.Thread(target=asyncio.run, args=(produce_all(),))
-        thread.start()
-        found = sorted(next(items).decode() for _ in range(60))
-        thread.join()
-        assert found == sorted(f"{number} {turn}" for number in range(6) for turn in range(10))
+        check_sixty(produce, items)
         counts = producer.counts()
         assert (counts["ingest_admissions_total"], counts["ingest_admissions_expired_total"]) == (72, 0)
         assert (counts["channel_working"], counts["ingest_items_total"], counts["ingest_duplicates_total"]) == (

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import threading
 from collections.abc import Generator
 from contextlib import contextmanager
 from functools import partial
@@ -29,7 +28,7 @@ pytest.importorskip("uvicorn")
 
 from tests.web import test_leases  # noqa: E402
 from tests.web.serving import served  # noqa: E402
-from tests.web.test_leases import reading  # noqa: E402
+from tests.web.test_leases import check_sixty, reading  # noqa: E402
 
 
 @pytest.fixture(params=["Channel", "DurableChannel"])
@@ -174,16 +173,7 @@ def test_many_producers_of_unlike_speed_have_exact_books(make: Any) -> None:
                         assert json.loads(await socket.recv())["accepted"] == 1
                         done = turn + 1
 
-        async def produce_all() -> None:
-            async with asyncio.TaskGroup() as group:
-                for number in range(6):
-                    group.create_task(produce(number))
-
-        thread = threading.Thread(target=asyncio.run, args=(produce_all(),))
-        thread.start()
-        found = sorted(next(items).decode() for _ in range(60))
-        thread.join()
-        assert found == sorted(f"{number} {turn}" for number in range(6) for turn in range(10))
+        check_sixty(produce, items)
         counts = counts_of(url)
         assert (counts["channel_working"], counts["ingest_items_total"]) == (0, 60)
         assert counts["ingest_admissions_expired_total"] == 0
