@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import html
 import json
+import os
 import random
 import subprocess
 import sys
 import time
 from argparse import SUPPRESS, ArgumentParser, Namespace
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, NamedTuple, cast
 from zlib import crc32
@@ -27,6 +29,8 @@ SIDES: Final = ("torch", "asyncdata")
 TURNS: Final = 2
 CHECKED: Final = 20
 """So many batches are compared, before the others are timed."""
+MEMFD: Final = "/memfd:"
+"""How the names of shared memory without a name begin in /proc."""
 
 DESCRIPTION = """
 Read a DataLoader of PyTorch's, and asyncdata.torch.DataLoader with the same arguments, by turns, each in a process of
@@ -55,7 +59,8 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 class Measured(NamedTuple):
-    """What one turn has found. Seconds and bytes; `digests` are those of the first batches."""
+    """What one turn has found. Seconds and bytes; `digests` are those of the first batches, `held` says what is in
+    memory twice."""
 
     digests: list[int]
     first: float
@@ -64,6 +69,7 @@ class Measured(NamedTuple):
     processor: float
     memory: int
     change: str
+    held: str = ""
 
 
 def run(arguments: Namespace) -> int:
@@ -112,8 +118,8 @@ def measured(spec: str, side: str, seconds: float) -> Measured:
         if time.perf_counter() - begin >= seconds:
             break
     passed, worked = time.perf_counter() - begin, time.process_time() - worked
-    change = str(loader.bottleneck()) if side == "asyncdata" else ""
-    return Measured(digests, first, count, passed, worked, memory_of_all(), change)
+    change, held = (str(loader.bottleneck()), loader.copied()) if side == "asyncdata" else ("", "")
+    return Measured(digests, first, count, passed, worked, memory_of_all(), change, held)
 
 
 def seed_all() -> None:
@@ -178,16 +184,37 @@ def memory_of_all() -> int:
     found = {Path("/proc/self").resolve().name}
     while more := {str(child) for child, parent in parents.items() if str(parent) in found} - found:
         found |= more
-    return sum(map(memory_of, found))
+    shared: dict[tuple[int, int], int] = {}
+    for process in found:
+        shared |= shared_memory_of(process)
+    return sum(map(memory_of, found)) + sum(shared.values())
 
 
 def memory_of(process: str) -> int:
-    """Return the bytes of a process, those that it shares divided among all that have them."""
+    """Return the bytes that a process has mapped, those that it shares divided among all that have them; without shared
+    memory that has no name."""
     try:
-        lines = Path("/proc", process, "smaps_rollup").read_text().splitlines()
+        lines = Path("/proc", process, "smaps").read_text(errors="replace").splitlines()
     except OSError:
         return 0
-    return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:"))
+    found, counts = 0, True
+    for line in lines:
+        if line.startswith("Pss:"):
+            found += int(line.split()[1]) * 1024 * counts
+        elif not line.partition(" ")[0].endswith(":"):
+            counts = MEMFD not in line
+    return found
+
+
+def shared_memory_of(process: str) -> dict[tuple[int, int], int]:
+    """Return the bytes of the shared memory without a name that a process has open, mapped or not, by what it is."""
+    found: dict[tuple[int, int], int] = {}
+    for file in Path("/proc", process, "fd").glob("*"):
+        with suppress(OSError):  # it was closed
+            if os.readlink(file).startswith(MEMFD):
+                status = file.stat()
+                found[status.st_dev, status.st_ino] = status.st_blocks * 512
+    return found
 
 
 # what was found
@@ -244,7 +271,9 @@ def remarks_of(turns: Mapping[str, Sequence[Measured]]) -> list[tuple[str, str]]
     else:
         equal = f"batch {differing} differs from PyTorch's"
         change = "see 'What is exact' in docs/pytorch.md"
-    return [("batches", equal), ("change", change), ("then", turns["asyncdata"][-1].change)]
+    last = turns["asyncdata"][-1]
+    remarks = [("batches", equal), ("change", change), ("then", last.change), ("memory", last.held)]
+    return [(name, text) for name, text in remarks if text]
 
 
 AS_FAST: Final = 0.95

@@ -10,12 +10,14 @@ from typing import Any, Generic, TypeVar
 
 from asyncdata.devices.choice import kind_of
 from asyncdata.errors import PlanError, ResumeError
+from asyncdata.executors.process.pool import ONCE
 from asyncdata.graph.node import check_count
 from asyncdata.observe.explanation import Explanation
 from asyncdata.observe.plan_picture import Box, boxes_of
 from asyncdata.options import Options
 from asyncdata.statistics.bottleneck import Bottleneck
 from asyncdata.statistics.statistics import Statistics
+from asyncdata.statistics.table import memory
 from asyncdata.torch.epoch import VERSION, Epoch, InlineEpoch, WorkerEpoch, position_from_json, state_before_first
 from asyncdata.torch.epoch_meter import EpochMeter
 from asyncdata.torch.index_batches import BatchSampler, is_within
@@ -174,7 +176,14 @@ class DataLoader(Base, Generic[T]):
             stats = self.stats()
             boxes = boxes_of(stats, self.bottleneck().step)
         text = f"{' → '.join([box.label for box in boxes])} of {type(self.dataset).__name__}"
+        text += f"; {copied}" if (copied := self.copied()) else ""
         return Explanation(text, (("loader", boxes),))
+
+    def copied(self) -> str:
+        """Return how much of what the dataset holds the latest epoch has copied for its workers, and how to have it in
+        memory once; empty if that is nothing."""
+        size = self._latest.copied if isinstance(self._latest, WorkerEpoch) else 0
+        return f"{memory(size)} of the dataset are in shared memory, once for all workers, {ONCE}" if size else ""
 
     def stats(self) -> Statistics:
         """Return the statistics of the latest epoch so far: print them.

@@ -240,6 +240,8 @@ class WorkerEpoch(Epoch[T]):
         setup = loader.setup(self.indices.seed)
         self.setup: RunSetup | None = setup
         self.function, self.stand_in = prepared(setup, loader)
+        self.copied = sum(one.segment.size for one in self.function.data)
+        """Bytes that the dataset holds and that were copied for the workers."""
         self.held = deque[BatchRequest]()
         """What was asked for and waits until the workers have started."""
         self.iteration = next(ITERATIONS)

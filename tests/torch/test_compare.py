@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 import sys
 from pathlib import Path
@@ -13,7 +14,8 @@ import torch
 
 from asyncdata.__main__ import main
 from asyncdata.cli import compare
-from asyncdata.cli.compare import Measured, digest, measured, remarks_of
+from asyncdata.cli.compare import Measured, digest, measured, memory_of_all, remarks_of
+from asyncdata.executors.process.shared_memory import SharedMemory
 
 pytestmark = pytest.mark.torch
 
@@ -83,6 +85,26 @@ def test_a_slower_loader_is_not_recommended_for_its_pace() -> None:
     slow = same._replace(batches=5)
     assert "DataLoader is faster here; to resume" in str(remarks_of({"torch": [same] * 2, "asyncdata": [slow] * 2}))
     assert "faster here" not in str(remarks_of({"torch": [slow] * 2, "asyncdata": [same] * 2}))
+
+
+def test_memory_counts_what_is_shared_once_whether_it_is_mapped_or_not() -> None:
+    size = 64 << 20
+    segment, before = SharedMemory.create(size), memory_of_all()
+    segment.write(0, memoryview(bytes(size)))
+    written = memory_of_all()
+    assert segment.map[0] + sum(segment.map[:: mmap.PAGESIZE]) == 0
+    read = memory_of_all()
+    segment.close()
+    assert 0.9 * size < written - before < 1.2 * size
+    assert abs(read - written) < 0.2 * size
+    assert read - memory_of_all() > 0.8 * size
+
+
+def test_what_is_in_memory_twice_is_told() -> None:
+    same = turn([1, 2])
+    assert "memory" not in dict(remarks_of({"torch": [same] * 2, "asyncdata": [same] * 2}))
+    held = same._replace(held="500 MB of the dataset")
+    assert dict(remarks_of({"torch": [same] * 2, "asyncdata": [held] * 2}))["memory"] == "500 MB of the dataset"
 
 
 def test_a_digest_counts_all_of_a_batch() -> None:

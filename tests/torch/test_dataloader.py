@@ -345,3 +345,12 @@ def test_large_arrays_of_a_dataset_are_shared_and_private_where_they_are_written
         assert sum(one.segment.size for one in FUNCTIONS.data) >= dataset.rows.nbytes
         assert torch.cat([*batches]).tolist() == dataset.rows.tolist()
     assert dataset.rows[0, 0] == 0
+
+
+def test_what_workers_have_a_copy_of_is_explained() -> None:
+    for dataset, words in ((Table(), "MB of the dataset are in shared memory"), (Numbers(), "")):
+        loader = DataLoader(dataset, 4, num_workers=1)
+        assert loader.copied() == ""
+        next(iter(loader))
+        assert words in loader.copied()
+        assert bool(words) == ("share_memory_()" in loader.explain())

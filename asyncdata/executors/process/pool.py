@@ -42,13 +42,12 @@ from asyncdata.executors.process.worker import (
     do,
     prepare,
 )
-from asyncdata.memory.memcpy import copy
 from asyncdata.runtime.queue import AT_EXIT
 from asyncdata.system import forks
 from asyncdata.system.host_resources import most_bytes
 from asyncdata.system.signal_handlers import start_thread
 
-__all__ = ("PendingGroup", "PoolHandle", "WorkerPool", "end_pools", "ending", "most_slots", "pool_of")
+__all__ = ("ONCE", "PendingGroup", "PoolHandle", "WorkerPool", "end_pools", "ending", "most_slots", "pool_of")
 
 log = logging.getLogger("asyncdata")
 
@@ -124,7 +123,7 @@ class SharedData:
             end = start + span.size
         self.segment = SharedMemory.create(end)
         for span, start in self.places.items():
-            copy(memoryview(self.segment.map)[start : start + span.size], memoryview(span.block()).cast("B"))
+            self.segment.write(start, memoryview(span.block()).cast("B"))
         weakref.finalize(self, self.segment.close).atexit = False
 
     def has(self, span: Span) -> bool:

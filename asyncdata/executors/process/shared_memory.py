@@ -19,6 +19,10 @@ MAP_FIXED: Final = 0x10
 """Maps at the given address, in place of what is there: the same number on Linux and macOS."""
 
 
+WRITTEN: Final = 1 << 26
+"""Bytes that are written at a time: systems have a limit of 2 GB, and an interrupt must not wait for more."""
+
+
 class Mapping(mmap.mmap):
     """This process's mapping of another process's memory, unmapped with its last view."""
 
@@ -74,6 +78,16 @@ class SharedMemory:
         except BaseException:
             os.close(fd)
             raise
+
+    def write(self, start: int, data: memoryview) -> None:
+        """Copy bytes into it. Where the system can, the file is written and not its map, which costs a fault for each
+        page; without the memory for it that is an error, and no signal that ends the process."""
+        if not hasattr(os, "pwrite"):
+            self.map[start : start + data.nbytes] = data
+            return
+        done = 0
+        while done < data.nbytes:
+            done += os.pwrite(self.fd, data[done : done + WRITTEN], start + done)
 
     @staticmethod
     def attach(handle: str, size: int, *, last: bool = True) -> mmap.mmap:
