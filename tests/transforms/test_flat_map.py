@@ -64,8 +64,10 @@ def test_what_is_no_dataset_is_named() -> None:
     def inner(x: int) -> Any:
         return [x]
 
-    with pytest.raises(TypeError, match=r"flat_map\(inner\).*must return a Dataset, got list"):
+    with pytest.raises(TypeError, match=r"flat_map\(inner\).*must return a Dataset, got list: \[0\]; wrap it: Dataset.from_it"):
         list(ad.Dataset.range(1).flat_map(inner))
+    with pytest.raises(TypeError, match=r"must return a Dataset, got int: 0$"):
+        list(ad.Dataset.range(1).flat_map(lambda x: x))
 
 
 def test_failures_inside_an_inner_dataset_pass_in_place() -> None:
