@@ -64,9 +64,9 @@ def test_what_is_no_dataset_is_named() -> None:
     def inner(x: int) -> Any:
         return [x]
 
-    with pytest.raises(TypeError, match=r"flat_map\(inner\).*must return a Dataset, got list: \[0\]; wrap it: Dataset.from_it"):
+    with pytest.raises(TypeError, match=r"flat_map\(inner\).* must .*, got list: \[0\]; wrap it: Dataset.from_it"):
         list(ad.Dataset.range(1).flat_map(inner))
-    with pytest.raises(TypeError, match=r"must return a Dataset, got int: 0$"):
+    with pytest.raises(TypeError, match=r"must return a Dataset, got int: 0(?!;)"):
         list(ad.Dataset.range(1).flat_map(lambda x: x))
 
 
