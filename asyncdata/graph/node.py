@@ -7,7 +7,7 @@ import functools
 import inspect
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from itertools import takewhile
@@ -630,7 +630,7 @@ def node_of(value: object, call: Call) -> Node:
     plan = value if isinstance(value, Node) else getattr(value, "plan", None)  # to ask for `Planned` takes microseconds
     if isinstance(plan, Node):
         return plan
-    cure = "; wrap it: Dataset.from_iterable(...)" if isinstance(value, Iterable) else ""
+    cure = "; wrap it: Dataset.from_iterable(...)" if hasattr(value, "__iter__") else ""
     raise TypeError(f"{call.label} must return a Dataset, got {type(value).__name__}: {value!r:.60}{cure}")
 
 
