@@ -188,6 +188,24 @@ class Grouping(Generic[T_co]):
         drop = check_flag("ragged_batch", "drop_remainder", drop_remainder)
         return self._next(RaggedBatch.of(self._plan, size, drop, row_splits_dtype))
 
+    def list_batch(self, batch_size: int, drop_remainder: bool = False) -> Dataset[list[T_co]]:
+        """Collect every `batch_size` consecutive elements into a list, as they are.
+
+        It is for functions of a list of samples, such as the collate functions of PyTorch: a `map` after it calls them,
+        also several at once. Elements may differ in shape and structure. The last list may be shorter;
+        `drop_remainder` drops it. A failed element is raised before the list that it would have been in.
+
+        >>> import asyncdata as ad
+        >>> list(ad.Dataset.from_iterable([{"ids": [1, 2]}, {"ids": [3]}, {"text": "a"}]).list_batch(2))
+        [[{'ids': [1, 2]}, {'ids': [3]}], [{'text': 'a'}]]
+        >>> list(ad.Dataset.from_iterable(["a", "bcd", "ef"]).list_batch(2).map(" ".join, num_parallel_calls=2))
+        ['a bcd', 'ef']
+        """
+        from asyncdata.transforms.list_batch import ListBatch
+
+        size = check_count("list_batch", "batch_size", batch_size, 1)
+        return self._next(ListBatch(self._plan, size, check_flag("list_batch", "drop_remainder", drop_remainder)))
+
     @overload
     def unbatch(self: Grouping[Never]) -> Dataset[Any]: ...
     @overload

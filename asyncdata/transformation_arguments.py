@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 PYTORCH: Final = {
     "batch_size": ".batch(n)",
-    "collate_fn": ".batch(n).map(fn), or padded_batch and ragged_batch where lengths differ",
+    "collate_fn": ".list_batch(n).map(fn), or padded_batch and ragged_batch where lengths differ",
     "drop_last": ".batch(n, drop_remainder=True)",
     "num_workers": '.map(fn, num_parallel_calls=n, executor="process")',
     "persistent_workers": "workers stay alive anyway: leave it out",

@@ -594,6 +594,11 @@ def filler(column: list[Any]) -> Any:
     return type(first)() if isinstance(first, (str, bytes)) else None
 
 
+def list_batch(elements: Elements, size: int, drop_remainder: bool = False) -> Iterator[Any]:
+    """As batch, in lists."""
+    return batch(elements, size, drop_remainder, list)
+
+
 def ragged_batch(elements: Elements, size: int, drop_remainder: bool = False) -> Iterator[Any]:
     """As batch, with arrays as rows."""
     return batch(elements, size, drop_remainder, lambda column: stack(column, ragged))

@@ -128,7 +128,9 @@ def test_methods_of_the_class_leave_out_no_dataset(method: str) -> None:
 def test_rows_of_other_lengths_name_the_steps_for_them() -> None:
     rows = ad.Dataset.from_iterable([1, 2]).map(np.zeros)
     for ds in (rows.batch(2), rows.map(lambda row: {"x": row}).batch(2), rows.map(np.zeros_like, 2).batch(2)):
-        with pytest.raises(ad.StructureError, match=r"padded_batch, ragged_batch or bucket_by_sequence_length"):
+        with pytest.raises(
+            ad.StructureError, match=r"padded_batch, ragged_batch, list_batch or bucket_by_sequence_length"
+        ):
             list(ds)
 
 

@@ -153,6 +153,7 @@ METHODS: dict[str, dict[str, Any]] = {
     "join": {"dataset": numbers(), "on": abs},
     "interleave": {"map_func": dataset_of},
     "iterate": {},
+    "list_batch": {"batch_size": 2},
     "list_files": {"file_pattern": "missing*", "storage_options": PROMPT},
     "load": {"path": "missing"},
     "loader": {},

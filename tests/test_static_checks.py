@@ -130,6 +130,7 @@ FLAGS: dict[str, tuple[Any, list[str]]] = {
     "interleave": (lambda **flag: NUMBERS.interleave(one, **flag), ["deterministic?"]),
     "batch": (lambda **flag: NUMBERS.batch(2, **flag), ["drop_remainder", "deterministic?"]),
     "padded_batch": (lambda **flag: NUMBERS.padded_batch(2, **flag), ["drop_remainder"]),
+    "list_batch": (lambda **flag: NUMBERS.list_batch(2, **flag), ["drop_remainder"]),
     "ragged_batch": (lambda **flag: NUMBERS.ragged_batch(2, **flag), ["drop_remainder"]),
     "rebatch": (lambda **flag: NUMBERS.batch(2).rebatch(3, **flag), ["drop_remainder"]),
     "window": (lambda **flag: NUMBERS.window(2, **flag), ["drop_remainder"]),

@@ -65,7 +65,7 @@ __all__ = (
 )
 
 CURES = {
-    "shape": "make them equal, or use padded_batch, ragged_batch or bucket_by_sequence_length",
+    "shape": "make them equal, or use padded_batch, ragged_batch, list_batch or bucket_by_sequence_length",
     "parts": "make them equal, with the same number of parts in each",
 }
 """Advice for leaves that do not match, by what differs."""

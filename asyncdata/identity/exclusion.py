@@ -19,6 +19,7 @@ from asyncdata.transforms.enumerate import Enumerate
 from asyncdata.transforms.exclude import Absent, DropEmpty, Exclude
 from asyncdata.transforms.filter import Filter
 from asyncdata.transforms.group_by_window import Groups
+from asyncdata.transforms.list_batch import ListBatch
 from asyncdata.transforms.map import Map
 from asyncdata.transforms.map_batches import MapBatches
 from asyncdata.transforms.padded_batch import PaddedBatch
@@ -46,6 +47,7 @@ FREE: Final = (
         Enumerate,
         Exclude,
         Filter,
+        ListBatch,
         Map,
         MapBatches,
         PaddedBatch,

@@ -408,7 +408,7 @@ INSTEAD: Final = {
     "sampler": ".shuffle(), or the dataset of its numbers: see docs/pytorch.md",
     "batch_sampler": ".bucket_by_sequence_length(...) or .group_by_window(...)",
     "num_workers": ".map(fn, num_parallel_calls=n) for threads, with executor='process' for processes",
-    "collate_fn": ".batch(n).map(fn), or .padded_batch(n), .ragged_batch(n)",
+    "collate_fn": ".list_batch(n).map(fn), or .padded_batch(n), .ragged_batch(n)",
     "pin_memory": ".loader(device='cuda'), which copies from pinned memory",
     "pin_memory_device": ".loader(device='cuda'), which copies from pinned memory",
     "drop_last": ".batch(n, drop_remainder=True)",

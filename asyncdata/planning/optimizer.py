@@ -323,7 +323,7 @@ def with_copies(node: Node, retained: bool = False) -> Node:
     """
     if retained and isinstance(node, Batch) and (rows := node.input).splits_elements:
         node = node.with_inputs(dataclasses.replace(rows, alone=False))
-    copies = isinstance(node, Batch) and not (isinstance(node.input, Called) and node.input.rows)
+    copies = isinstance(node, Batch) and node.copies and not (isinstance(node.input, Called) and node.input.rows)
     within = (retained or node.retains_elements) and not copies
     inputs = [with_copies(part, within) for part in node.inputs]
     if any(new is not old for new, old in zip(inputs, node.inputs, strict=True)):

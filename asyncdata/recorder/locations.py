@@ -31,6 +31,7 @@ from asyncdata.transforms.group_by_window import Groups
 from asyncdata.transforms.ignore_errors import IgnoreErrors
 from asyncdata.transforms.interleave import Interleave
 from asyncdata.transforms.join import Join
+from asyncdata.transforms.list_batch import ListBatch
 from asyncdata.transforms.map import Map
 from asyncdata.transforms.map_batches import MapBatches
 from asyncdata.transforms.pack_sequences import PackSequences, is_cut
@@ -136,7 +137,7 @@ def of_row(node: Unbatch, ticket: Ticket) -> Iterator[Record]:
     batch = node.input
     while isinstance(batch, Prefetch):
         batch = batch.input
-    if row is not None and isinstance(parent, Tickets) and type(batch) in (Batch, PaddedBatch, RaggedBatch):
+    if row is not None and isinstance(parent, Tickets) and type(batch) in (Batch, PaddedBatch, RaggedBatch, ListBatch):
         yield from located(cast("Batch", batch).input, parent[row])
     else:
         yield from marked(located(node.input, parent), row=row)

@@ -49,6 +49,8 @@ class Batch(Unary):
     drop_remainder: bool = False
     stacks: ClassVar[bool] = True
     """Whether it stacks elements unchanged, so that columns of arrays can be joined."""
+    copies: ClassVar[bool] = True
+    """Whether its results share no memory with its elements."""
 
     @property
     def holds(self) -> int:

@@ -92,7 +92,7 @@ class Unbatch(Unary):
         source = self.input
         while isinstance(source, Prefetch):
             source = source.input
-        return self.alone and isinstance(source, Batch)
+        return self.alone and isinstance(source, Batch) and source.copies
 
     def reshard(self, positions: Sequence[Position], resharding: Resharding) -> Position:
         outer, rows = resharded_open_groups(map(listed, positions), resharding, self.input.resharded)

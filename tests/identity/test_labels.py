@@ -168,6 +168,7 @@ def examples(folder: Path) -> dict[str, ad.Dataset[Any]]:
         "KafkaTopic": ad.Dataset.from_kafka("localhost:9092", "samples"),
         "Queued": ad.Dataset.from_redis_stream("redis://localhost", "samples"),
         "QueryRows": ad.experimental.SqlDataset("sqlite", database, "SELECT 1", (np.int32,)),
+        "ListBatch": RANGE.list_batch(2),
         "RaggedBatch": ragged.ragged_batch(2),
         "Random": ad.Dataset.random(seed=1),
         "Range": RANGE,

@@ -619,6 +619,25 @@ def ragged_batch(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
     )
 
 
+def list_batch(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
+    """How many are in each list, and the last of them: other steps stack no elements of any kind in lists."""
+    size, drop = draw(st.integers(1, 5)), draw(st.booleans())
+    whole = not any(isinstance(element, reference.Failed) for element in pipe.meaning(FIRST))
+    return replace(pipe, counted=pipe.counted and whole).then(
+        f"list_batch({size}, {drop}).map(counted)",
+        lambda ds: ds.list_batch(size, drop).map(counted),
+        lambda epoch: map(counted_unless_failed, reference.list_batch(pipe.meaning(epoch), size, drop)),
+    )
+
+
+def counted(elements: list[Any]) -> tuple[int, Any]:
+    return len(elements), elements[-1]
+
+
+def counted_unless_failed(found: Any) -> Any:
+    return found if isinstance(found, reference.Failed) else counted(found)
+
+
 def rejection_resample(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
     """Classes are kept whole or not at all: by chance, what stays depends on tickets."""
     fn, is_coroutine = draw(st.sampled_from(functions.CLASSED)), draw(st.booleans())
@@ -1150,7 +1169,7 @@ ORDERED_STEPS: tuple[Step, ...] = (
 )
 
 GROUPING_STEPS: tuple[Step, ...] = (
-    *(window, padded_batch, scan, take_while, unique, ragged_batch, rebatch, rejection_resample),
+    *(window, padded_batch, scan, take_while, unique, list_batch, ragged_batch, rebatch, rejection_resample),
     *(group_by_window, group_all, group_by_reducer, bucket_by_sequence_length),
 )
 """What makes other elements of several ones, or of what came before."""

@@ -38,7 +38,10 @@ def share(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
 
 def numbers_in_batches(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
     """Which elements come together in a batch is not promised; they come out as they went in."""
-    size, method = draw(st.integers(1, 5)), draw(st.sampled_from(["batch", "padded_batch", "ragged_batch"]))
+    size, method = (
+        draw(st.integers(1, 5)),
+        draw(st.sampled_from(["batch", "padded_batch", "ragged_batch", "list_batch"])),
+    )
     return pipe.then(
         f"map(number).{method}({size}).unbatch()",
         lambda ds: getattr(ds.map(functions.number), method)(size).unbatch(),

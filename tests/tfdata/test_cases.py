@@ -63,6 +63,7 @@ def test_every_transformation_of_tensorflow_has_cases() -> None:
         "balance",
         "distinct",
         "join",
+        "list_batch",
         "pack_sequences",
         "bucket_by_token_count",
         "rate_limit",
