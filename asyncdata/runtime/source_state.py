@@ -45,6 +45,8 @@ class RestorableItem(int):
     snapshot: SourceSnapshot
     failed: bool
     """Whether the call of the source for it had failed."""
+    message: Any = None
+    """What its source was sent, where that is kept."""
 
     @classmethod
     def at(cls, number: int, snapshot: SourceSnapshot, failed: bool = False) -> RestorableItem:

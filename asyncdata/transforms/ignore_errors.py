@@ -20,7 +20,7 @@ from asyncdata.runtime.meter import Meter
 from asyncdata.runtime.resharding import Resharding, listed
 from asyncdata.runtime.tickets import END, Position, SelectedTickets, Start, Ticket, Tickets, natural, plain
 
-__all__ = ("ErrorBudget", "IgnoreErrors")
+__all__ = ("UNLIMITED", "ErrorBudget", "IgnoreErrors")
 
 log = logging.getLogger("asyncdata")
 

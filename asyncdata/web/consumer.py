@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import threading
 from collections.abc import Awaitable, Callable, Mapping
 from contextvars import copy_context
@@ -16,13 +17,20 @@ from asyncdata.errors import ClosedError, PlanError
 from asyncdata.graph.node import Node, nodes_of
 from asyncdata.iterator import DatasetIterator
 from asyncdata.system.signal_handlers import start_thread
-from asyncdata.web.failed_items import OnError, beginning_of, policy_for
+from asyncdata.transforms.ignore_errors import UNLIMITED, IgnoreErrors
+from asyncdata.web.failed_items import FailedItems, OnError, beginning_of, policy_for
+from asyncdata.web.kafka_topic import KafkaTopic
+from asyncdata.web.queued import Queued
 from asyncdata.web.stored import Stored
+from asyncdata.web.streamed import HttpStreamed, WebSocketStreamed
 
 __all__ = ("Consumer",)
 
 STEP_SECONDS: Final = 5.0
 """How long the function may take to return after its iterator was closed."""
+
+ENDLESS: Final = (Stored, Queued, KafkaTopic, HttpStreamed, WebSocketStreamed)
+"""Sources whose end is not waited for: most never end, and those that keep their items lose none by that."""
 
 log = logging.getLogger("asyncdata")
 
@@ -35,7 +43,7 @@ class Readable(Protocol):
 
     def iterate(self, *, state: Mapping[str, Any] | None = None, strict: bool = True) -> DatasetIterator[Any]: ...
 
-    def ignore_errors(self, *, on_error: Callable[[Exception, Any], Any] | None = None) -> Readable: ...
+    def _next(self, plan: Node) -> Readable: ...
 
 
 @final
@@ -44,15 +52,17 @@ class Consumer:
 
     `async with Consumer(dataset, consume):` in the lifespan of an application starts it, or `ingest_app(consumer=)`
     does. At the end it waits at most `drain_seconds` for `consume` to return, which happens when the channel is closed
-    and read to its end. Then the iterator is closed, which ends the loop over it. With a `DurableChannel` no items are
-    lost by that, so its iterator is closed at once. An exception in `consume` is logged, and raised at the end.
+    and read to its end. Then the iterator is closed, which ends the loop over it. That of a `DurableChannel`, a queue
+    or a stream is closed at once, as it ends later or never. An exception in `consume` is logged, and raised at the
+    end.
 
     `on_error` says what happens to elements that fail in the pipeline:
 
     - `"stop"`: the loop over the iterator raises the error. When `consume` has ended by it, the channel has no reader.
     - `"skip"`: they are left out, and logged.
-    - `"dead-letter"`: their items are stored beside the `DurableChannel`, each once, with the error, and left out.
-      `asyncdata channel dead-letters` lists them and puts them back.
+    - `"dead-letter"`: their items are stored, each once, with the error, and left out. Those of a `DurableChannel` are
+      beside it; messages of a queue or stream go to the folder `dead_letters`, and are held in memory until then.
+      `asyncdata channel dead-letters` lists them, and `put-back` puts them back, or into a channel in that folder.
 
     If `batch` cannot stack its elements, the whole batch fails, good elements with the bad one. With
     `from_channel(schema=)`, or a `map` before `batch` that raises for a bad element, the bad one fails alone.
@@ -82,6 +92,7 @@ class Consumer:
         state: Mapping[str, Any] | None = None,
         drain_seconds: float = 30.0,
         on_error: OnError = "stop",
+        dead_letters: str | os.PathLike[str] | None = None,
         strict: bool = True,
     ) -> None:
         if not callable(consume):
@@ -90,13 +101,17 @@ class Consumer:
             raise PlanError(f"Consumer needs a Dataset, got {dataset!r:.80}")
         if type(drain_seconds) not in (int, float) or not drain_seconds >= 0:
             raise PlanError(f"Consumer(drain_seconds=) must be a number of seconds, got {drain_seconds!r:.80}")
-        self._failed = policy_for(dataset.plan, on_error)
-        self._dataset = dataset if self._failed is None else dataset.ignore_errors(on_error=self._failed)
+        plan, self._failed = policy_for(dataset.plan, on_error, dead_letters)
+        if self._failed is not None:
+            plan = IgnoreErrors.of(plan, UNLIMITED, False, self._failed)
+            dataset = dataset._next(plan)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+        self._dataset = dataset
         self._consume = consume
         self._state = state
         self._strict = check_flag("Consumer", "strict", strict)
         self._seconds = drain_seconds
-        self._channels = [node for node in nodes_of(dataset.plan) if isinstance(node, Stored)]
+        self._channels = [node for node in nodes_of(plan) if isinstance(node, Stored)]
+        self._endless = any(isinstance(node, ENDLESS) for node in nodes_of(plan))
         self._done: asyncio.Future[None] | None = None
         self._closing = False
 
@@ -106,13 +121,15 @@ class Consumer:
         return self._done is not None and self._done.done()
 
     def stats(self) -> dict[str, int]:
-        """Return how many elements of its pipeline failed and were left out, in this process.
+        """Return how many elements of its pipeline failed and were left out, in this process, and how many items of
+        them became dead letters.
 
         >>> import asyncdata as ad
         >>> ad.web.Consumer(ad.Dataset.from_channel(ad.Channel()), list, on_error="skip").stats()
-        {'failed': 0}
+        {'failed': 0, 'dead_letters': 0}
         """
-        return {"failed": 0 if self._failed is None else self._failed.elements}
+        failed = self._failed or FailedItems(None)
+        return {"failed": failed.elements, "dead_letters": failed.items}
 
     async def __aenter__(self) -> Self:
         if self._done is not None and not self._done.done():
@@ -135,11 +152,11 @@ class Consumer:
         done = self._done
         assert done is not None
         try:
-            await asyncio.wait([done], timeout=0 if self._channels else self._seconds)
+            await asyncio.wait([done], timeout=0 if self._endless else self._seconds)
         finally:
             self._closing = True
             await self._iterator.aclose()
-        await asyncio.wait([done], timeout=self._seconds if self._channels else STEP_SECONDS)
+        await asyncio.wait([done], timeout=self._seconds if self._endless else STEP_SECONDS)
         if not done.done():
             done.cancel()
             log.error("the consumer %r did not return after its iterator was closed", self._consume)

@@ -1,4 +1,4 @@
-"""Dead letters: the items of a durable channel that failed in a pipeline, kept beside the channel."""
+"""Dead letters: items that failed in a pipeline, kept beside a durable channel."""
 
 from __future__ import annotations
 
@@ -6,28 +6,25 @@ import base64
 import json
 import os
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field
-from typing import Any, Final, NamedTuple, Self, cast, final
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, field, replace
+from importlib import import_module
+from typing import Any, NamedTuple, TypeAlias, cast, final
+from zlib import crc32
 
 from asyncdata.errors import PlanError
 from asyncdata.redaction import redacted
 from asyncdata.runtime.json_text import parse_json
 from asyncdata.runtime.source_state import RestorableItem
 from asyncdata.runtime.tickets import Ticket
-from asyncdata.storage import open_regular, read_regular, sync_folder
+from asyncdata.storage import open_regular, sync_folder
 from asyncdata.web.decoding import LINE, elements_of
 from asyncdata.web.folder import ChannelFolder, LogReader
+from asyncdata.web.kept_message import CONTENT_TYPES, KeptMessage, Request
 from asyncdata.web.record import Record
 
-__all__ = ("DeadLetters", "ItemPlace", "Letter", "Request", "places_of")
-
-CONTENT_TYPES: Final = {
-    "bytes": "application/octet-stream",
-    "json": "application/json",
-    "ndjson": "application/x-ndjson",
-    "msgpack": "application/msgpack",
-}
+__all__ = ("DeadLetters", "ItemPlace", "Letter", "Place", "places_of")
 
 
 class ItemPlace(NamedTuple):
@@ -46,20 +43,19 @@ class ItemPlace(NamedTuple):
         return f"item {self.item} of the request at byte {self.offset} of the channel"
 
 
-def places_of(ticket: Ticket) -> Iterator[ItemPlace]:
-    """Yield the places of the items of channels from which the element with this ticket was made."""
+Place: TypeAlias = ItemPlace | KeptMessage
+"""Where an item is, or the message itself."""
+
+
+def places_of(ticket: Ticket) -> Iterator[Place]:
+    """Yield the items of channels, and the messages, from which the element with this ticket was made."""
     if isinstance(ticket, tuple):
         for part in cast("tuple[Ticket, ...]", ticket):
             yield from places_of(part)
+    elif isinstance(ticket, RestorableItem) and ticket.message is not None:
+        yield ticket.message
     elif isinstance(ticket, RestorableItem) and (place := ticket.channel_place) is not None:
         yield ItemPlace(*place)
-
-
-class Request(NamedTuple):
-    """The body of a request that has one item alone, and its type."""
-
-    content_type: str
-    body: bytes
 
 
 @dataclass(frozen=True)
@@ -67,9 +63,9 @@ class Letter:
     """An item that failed, as it is stored."""
 
     id: str
-    offset: int
-    """Of its request in the channel."""
-    item: int
+    offset: int | None
+    """Of its request in the channel; `None` for a message of a queue or stream, whose place is in its ID."""
+    item: int | None
     """Its number in the request, from 0."""
     error: str
     notes: Sequence[str] = ()
@@ -94,80 +90,113 @@ class DeadLetters:
     """The file `dead-letters.jsonl` in the folder of a channel, to which a letter is appended for each item.
 
     Each item has one letter, however often it fails, and a second line when it was put back. A line that was written in
-    part, before its process was killed, is left out; no state says yet that its item was read.
+    part, before its process was killed, is left out; no state says yet that its item was read. Several processes may
+    write: each reads what the others have written before it writes.
     """
 
     def __init__(self, folder: ChannelFolder) -> None:
         self.folder = folder
         self.path = folder.path / "dead-letters.jsonl"
         self.content = Content()
-        self.refresh()
+        self.size = 0
+        """How much of the file was read."""
+        with suppress(FileNotFoundError), self.opening(os.O_RDONLY) as file:
+            self.read(file)
 
-    def refresh(self) -> None:
-        """Read what the file has."""
-        try:
-            data = read_regular(self.path)
-        except FileNotFoundError:
-            data = b""
-        self.content = Content.of(data)
-
-    def add(self, items: Sequence[ItemPlace], error: BaseException, whole: bool) -> int:
+    def add(self, items: Sequence[Place], error: BaseException, whole: bool) -> int:
         """Store the items that an error is of, unless they are stored; return how many were new.
 
         With `whole` an item is a body, as for a user's `decode=`.
         """
-        new = [place for place in dict.fromkeys(items) if place.id not in self.content.letters]
-        lines = [self.letter(place, error, whole) for place in new]
-        if lines:
-            self.append([asdict(letter) for letter in lines])
-            self.content.letters.update((letter.id, letter) for letter in lines)
-            self.count()
-        return len(lines)
+        with self.writing() as file:
+            found = [self.new_letter(place, error, whole) for place in {place.id: place for place in items}.values()]
+            new = [letter for letter in found if letter is not None]
+            if new:
+                self.append(file, [asdict(letter) for letter in new])
+        return len(new)
 
-    def letter(self, place: ItemPlace, error: BaseException, whole: bool) -> Letter:
-        """Return the letter of an item."""
-        words = redacted(f"{type(error).__name__}: {error}")
-        notes = [redacted(str(note)) for note in getattr(error, "__notes__", ())]
-        record = record_at(self.folder, place.offset)
-        letter = Letter(place.id, place.offset, place.item, words, notes, time.time())
-        if record is None:
-            return letter
-        request = request_of(record, place.item, whole)
-        try:
-            body, is_base64 = request.body.decode(), False
-        except UnicodeDecodeError:
-            body, is_base64 = base64.b64encode(request.body).decode(), True
-        return Letter(
-            *(letter.id, letter.offset, letter.item, words, notes, letter.failed_at),
-            *(record.since, record.version, request.content_type, body, is_base64),
-        )
+    def new_letter(self, place: Place, error: BaseException, whole: bool) -> Letter | None:
+        """Return the letter of an item, unless it has one.
+
+        Where another message was before, as the stream was made anew, the letter gets another name.
+        """
+        letters = self.content.letters
+        if place.id not in letters:
+            return letter_of(self.folder, place, error, whole)
+        if isinstance(place, ItemPlace):
+            return None
+        letter = letter_of(self.folder, place, error, whole)
+        name = f"{place.id}~{crc32(letter.body.encode()):08x}"
+        return None if letter.body == letters[place.id].body or name in letters else replace(letter, id=name)
 
     def mark_put_back(self, letter: Letter) -> None:
         """Store that an item was sent again."""
-        self.append([{"id": letter.id, "put_back_at": time.time()}])
-        self.content.put_back.add(letter.id)
-        self.count()
+        with self.writing() as file:
+            self.append(file, [{"id": letter.id, "put_back_at": time.time()}])
 
-    def count(self) -> None:
-        """Store how many letters there are, for the statistics of the channel."""
-        self.folder.dead_letters.write(len(self.content.waiting))
-
-    def append(self, lines: Sequence[dict[str, Any]]) -> None:
-        """Append lines in one write, and return when they are on the disk."""
-        data = b"".join(json.dumps(line).encode() + b"\n" for line in lines)
-        fresh = not os.path.lexists(self.path)
-        file = open_regular(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
+    @contextmanager
+    def opening(self, flags: int) -> Generator[int]:
+        """Open the file."""
+        file = open_regular(self.path, flags)
         try:
-            size = os.fstat(file).st_size
-            if size and os.pread(file, 1, size - 1) != b"\n":  # a line that was written in part
-                data = b"\n" + data
-            if os.write(file, data) != len(data):
-                raise OSError(f"{self.path}: the disk is full")
-            os.fsync(file)
+            yield file
         finally:
             os.close(file)
+
+    @contextmanager
+    def writing(self) -> Generator[int]:
+        """Open the file while no other process may write, and read what others have written."""
+        fresh = not os.path.lexists(self.path)
+        with self.opening(os.O_RDWR | os.O_CREAT | os.O_APPEND) as file:
+            lock: Any = import_module("fcntl")  # which is wherever a channel is
+            lock.flock(file, lock.LOCK_EX)
+            self.read(file)
+            yield file
         if fresh:
             sync_folder(self.path.parent)
+
+    def read(self, file: int) -> None:
+        """Read the complete lines that were added to the file."""
+        size = os.fstat(file).st_size
+        if size < self.size:  # it is another file
+            self.content, self.size = Content(), 0
+        data = os.pread(file, size - self.size, self.size)
+        end = data.rfind(b"\n") + 1
+        self.content.add(data[:end])
+        self.size += end
+
+    def append(self, file: int, lines: Sequence[dict[str, Any]]) -> None:
+        """Append lines in one write, and return when they are on the disk and in the statistics of the channel."""
+        data = b"".join(json.dumps(line).encode() + b"\n" for line in lines)
+        if os.fstat(file).st_size > self.size:  # a line that was written in part
+            data = b"\n" + data
+        if os.write(file, data) != len(data):
+            raise OSError(f"{self.path}: the disk is full")
+        os.fsync(file)
+        self.read(file)
+        self.folder.dead_letters.write(len(self.content.waiting))
+
+
+def letter_of(folder: ChannelFolder, place: Place, error: BaseException, whole: bool) -> Letter:
+    """Return the letter of an item."""
+    words = redacted(f"{type(error).__name__}: {error}")
+    notes = [redacted(str(note)) for note in getattr(error, "__notes__", ())]
+    kept = isinstance(place, KeptMessage)
+    record = None if kept else record_at(folder, place.offset)
+    offset, item = (None, None) if kept else (place.offset, place.item)
+    letter = Letter(place.id, offset, item, words, notes, time.time())
+    if kept:
+        request = place.request()
+    elif record is not None:
+        request = request_of(record, place.item, whole)
+        letter = replace(letter, came_at=record.since, version=record.version)
+    else:
+        return letter
+    try:
+        body, is_base64 = request.body.decode(), False
+    except UnicodeDecodeError:
+        body, is_base64 = base64.b64encode(request.body).decode(), True
+    return replace(letter, content_type=request.content_type, body=body, is_base64=is_base64)
 
 
 @dataclass
@@ -177,20 +206,17 @@ class Content:
     letters: dict[str, Letter] = field(default_factory=dict[str, Letter])
     put_back: set[str] = field(default_factory=set[str])
 
-    @classmethod
-    def of(cls, data: bytes) -> Self:
-        """Parse a file; a line that is damaged is left out."""
-        found = cls()
+    def add(self, data: bytes) -> None:
+        """Parse lines; one that is damaged is left out."""
         for line in data.split(b"\n"):
             try:
                 fields: Any = parse_json(line)
                 if "put_back_at" in fields:
-                    found.put_back.add(fields["id"])
+                    self.put_back.add(fields["id"])
                 else:
-                    found.letters.setdefault(fields["id"], Letter(**fields))
+                    self.letters.setdefault(fields["id"], Letter(**fields))
             except (ValueError, TypeError, KeyError):
                 continue
-        return found
 
     @property
     def waiting(self) -> list[Letter]:

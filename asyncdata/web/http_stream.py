@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass
 from json.encoder import encode_basestring_ascii
 from operator import index
+from secrets import token_hex
 from typing import Any, Final, Protocol, Self, final
 from zlib import crc32
 
@@ -16,6 +17,7 @@ from asyncdata.redaction import redacted
 from asyncdata.system.optional_packages import require
 from asyncdata.web.content_encoding import ContentDecoder, accepted_encodings
 from asyncdata.web.decoding import Decode, json_decoder
+from asyncdata.web.kept_message import KeptMessage, kept_data
 from asyncdata.web.reconnecting import RETRIED_STATUSES, Reconnecting
 from asyncdata.web.server_sent_events import Event, EventParser
 
@@ -40,6 +42,8 @@ class HttpStream:
     headers: Mapping[str, str]
     idle_seconds: float
     give_up_seconds: float
+    keep: bool = False
+    """Whether it gives events and lines as they are kept."""
 
     def __aiter__(self) -> HttpStreamReader:
         return HttpStreamReader(self)
@@ -124,7 +128,10 @@ class HttpStreamReader:
     def __init__(self, stream: HttpStream) -> None:
         self.stream = stream
         self.decode: Decode = json_decoder().decode if stream.decode is None else stream.decode
-        self.name = f"from_http_stream({redacted(stream.url).partition('?')[0]})"
+        self.address = redacted(stream.url).partition("?")[0]
+        self.name = f"from_http_stream({self.address})"
+        self.token = token_hex(4)
+        """Distinguishes what has no id from that of other readers."""
         self.again = Reconnecting(self.name, stream.give_up_seconds)
         self.given = Given()
         self.parser: Parser | None = None
@@ -178,7 +185,19 @@ class HttpStreamReader:
             event = self.ready.popleft()
             self.given.add(event)
             if event.data is not None:  # others only move the id
-                return self.decode(event.data)
+                return self.kept(event.data) if self.stream.keep else self.decode(event.data)
+
+    def kept(self, data: bytes) -> KeptMessage:
+        """Return the data of an event or line as it is kept."""
+        given = self.given
+        place = f"{given.id}+{given.since}" if given.since else given.id
+        return kept_data(
+            self.address,
+            place if given.id else f"{self.token}-{given.since}",
+            data,
+            self.decode,
+            "json" if self.stream.decode is None else "bytes",
+        )
 
     async def read(self) -> None:
         """Read what comes next; connect before that, and again if the stream breaks. Any error is the end."""

@@ -22,6 +22,7 @@ from asyncdata.runtime.source_state import RestorableItem, SourceSnapshot
 from asyncdata.runtime.tickets import END, Position, Ticket, Tickets
 from asyncdata.sources.stateful import StreamPlace
 from asyncdata.system.optional_packages import require
+from asyncdata.web.kept_message import KeptMessage
 from asyncdata.web.queue_reader import MESSAGES, Begin
 from asyncdata.web.reconnecting import Reconnecting
 
@@ -75,6 +76,8 @@ class KafkaTopic(Node):
     give_up_seconds: float = field(default=300.0, repr=False, metadata=PHYSICAL)
     client: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False, metadata=ELSEWHERE)
     part: Share | None = field(default=None, metadata=ELSEWHERE)
+    keep: bool = field(default=False, repr=False, metadata=PHYSICAL)
+    """Whether it gives records as they are kept."""
 
     def stage(self) -> Produce:
         return Produce(self.blocks)
@@ -145,6 +148,12 @@ class KafkaTopic(Node):
         unread = [[[int(count), int(index)] for count, index in shares] for shares in saved.get("unread", ())]
         return Progress({int(partition): int(offset) for partition, offset in saved["next"].items()}, unread)
 
+    def item(self, record: Any) -> Any:
+        """Return a record as an element, or as it is kept."""
+        item = item_of(record)
+        place = f"{record.partition}-{record.offset}"
+        return KeptMessage(self.topic, place, "msgpack", dict(item), item) if self.keep else item
+
     def reader(self, scope: Scope) -> KafkaReader:
         """Return a reader, whose connections end with the scope."""
         reader = KafkaReader(self)
@@ -168,7 +177,7 @@ class KafkaTopic(Node):
                         items: list[Any] = [noted(records, self.label(), number, of_source=True)]
                         places = [reader.take_lost()]
                     else:
-                        items, places = list(map(item_of, records)), reader.give(records)
+                        items, places = list(map(self.item, records)), reader.give(records)
                     ordinals = range(number, number + len(items) * share.num_shards, share.num_shards)
                     tickets = KafkaTickets(self.identity, ordinals, before, places, dict(reader.given))
                     yield Block(items, tickets, Failure in set(map(type, items)))
@@ -418,7 +427,7 @@ class KafkaReader:
             self.consumer.seek(partitions[number], offsets[0])
             while (number, offsets[-1]) not in found:
                 for record in await self.poll(MESSAGES):
-                    found[number, record.offset] = item_of(record)
+                    found[number, record.offset] = self.source.item(record)
                 if await self.consumer.position(partitions[number]) > offsets[-1]:
                     break
         for partition, offset in places:

@@ -28,6 +28,12 @@ HELP: Final = {
 }
 
 
+OF_CONSUMER: Final = {
+    "failed": "Elements that failed in the pipeline and were left out.",
+    "dead_letters": "Items of these that were stored as dead letters.",
+}
+
+
 @final
 class Health:
     """`GET /health`: 200 while items are accepted and the consumer runs, else 503; without authentication."""
@@ -76,9 +82,10 @@ class Metrics:
         for name, value in self.channel.stats().items():
             yield f"# TYPE asyncdata_channel_{name} gauge\nasyncdata_channel_{name} {value}\n"
         if self.consumer is not None:
-            yield "# HELP asyncdata_consumer_failed_total Elements that failed in the pipeline and were left out.\n"
-            yield "# TYPE asyncdata_consumer_failed_total counter\n"
-            yield f"asyncdata_consumer_failed_total {self.consumer.stats()['failed']}\n"
+            for name, value in self.consumer.stats().items():
+                yield f"# HELP asyncdata_consumer_{name}_total {OF_CONSUMER[name]}\n"
+                yield f"# TYPE asyncdata_consumer_{name}_total counter\n"
+                yield f"asyncdata_consumer_{name}_total {value}\n"
 
     def values(self, name: str) -> dict[str, Any]:
         """Return the values of a metric by their labels."""

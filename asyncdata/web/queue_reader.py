@@ -53,6 +53,7 @@ class QueueReader(Generic[Offset]):
 
     def __init__(self, name: str, group: str | None, follow: bool, give_up_seconds: float) -> None:
         self.name = redacted(name)
+        self.stream = self.name.partition("(")[2].removesuffix(")") or self.name
         self.group = group
         self.follow = follow
         self.again = Reconnecting(name, give_up_seconds)

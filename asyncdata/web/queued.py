@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import Any, cast, final
 
@@ -17,6 +18,7 @@ from asyncdata.runtime.source_state import RestorableItem, SourceSnapshot
 from asyncdata.runtime.tickets import Ordinals, Position, Ticket, Tickets
 from asyncdata.sources.iterators import IteratorSource
 from asyncdata.sources.stateful import SnapshotTickets, StreamPlace
+from asyncdata.web.kept_message import KeptMessage
 from asyncdata.web.queue_reader import Message, MessagesRemovedError, Queue, QueueReader
 
 __all__ = ("Queued",)
@@ -29,6 +31,8 @@ class Queued(IteratorSource):
     queue: Queue = field(repr=False, metadata=ELSEWHERE)
     complete: bool = field(default=False, repr=False, metadata=PHYSICAL)
     """Whether messages that were removed end it, because the others are found by their numbers."""
+    keep: bool = field(default=False, repr=False, metadata=PHYSICAL)
+    """Whether it gives messages as they are kept."""
 
     def pump(self, scope: Scope, place: StreamPlace) -> IteratorBridge:
         reader = self.queue.reader()
@@ -36,7 +40,7 @@ class Queued(IteratorSource):
             self.parse_position(json.loads(place.state), reader.resume)
         elif place.number:
             raise ResumeError(f"{self.label()}: the state has no offset in the queue")
-        return QueueBridge(scope, reader, place, self.complete)
+        return QueueBridge(scope, reader, place, self.complete, self.keep)
 
     def fetch(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
         return super(Queued, replace(self, complete=True)).fetch(scope, want, tickets)
@@ -80,12 +84,13 @@ class Queued(IteratorSource):
 class QueueBridge(IteratorBridge):
     """Gives the messages of a reader, on the engine's loop."""
 
-    def __init__(self, scope: Scope, reader: QueueReader[Any], place: StreamPlace, complete: bool) -> None:
+    def __init__(self, scope: Scope, reader: QueueReader[Any], place: StreamPlace, complete: bool, keep: bool) -> None:
         self.reader = reader
         self.number = place.first
         """The number of the next message."""
         self.goal = place.number
         self.complete = complete
+        self.keep = keep
         self.ready: list[Message] = []
         self.taken = 0
         self.known: Any = None
@@ -128,7 +133,13 @@ class QueueBridge(IteratorBridge):
         self.snapshots = [self.snapshot(self.offsets[0], None, self.known)]
         self.number += len(part)
         self.known = self.knowns[-1]
-        return list(contents)
+        return [*map(self.kept, self.offsets, contents)] if self.keep else list(contents)
+
+    def kept(self, offset: object, content: Any) -> KeptMessage:
+        """Return a message as it is kept; of one that is no element, the error has what was sent."""
+        sent: Any = getattr(content.error, "sent", None) if isinstance(content, Failure) else content
+        form = "bytes" if isinstance(sent, bytes) else "msgpack"
+        return KeptMessage(self.reader.stream, str(offset), form, copy(sent), content)
 
     async def read(self) -> None:
         """Read messages; if there are none, the queue has ended."""

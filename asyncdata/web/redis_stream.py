@@ -67,6 +67,17 @@ class Held(NamedTuple):
         )
 
 
+class RepeatedFieldError(ValueError):
+    """An entry that is no element."""
+
+    def __init__(self, offset: str, sent: Sequence[bytes]) -> None:
+        super().__init__(f"entry {offset} has several fields of one name, which a dict cannot hold: {sent!r:.200}")
+        self.offset, self.sent = offset, sent
+
+    def __reduce__(self) -> Any:
+        return RepeatedFieldError, (self.offset, self.sent)
+
+
 @final
 class RedisReader(QueueReader[str]):
     """Reads a stream with `XREAD`, or with `XREADGROUP` for a group.
@@ -241,9 +252,7 @@ def item_of(offset: bytes, fields: Sequence[bytes] | None) -> dict[str, bytes] |
     item = {name.decode(errors="surrogateescape"): value for name, value in zip(pairs, pairs, strict=True)}
     if 2 * len(item) == len(fields or ()):
         return item
-    return Failure(
-        ValueError(f"entry {offset.decode()} has several fields of one name, which a dict cannot hold: {fields!r:.200}")
-    )
+    return Failure(RepeatedFieldError(offset.decode(), fields or ()))
 
 
 def number_of(offset: str) -> tuple[int, int]:

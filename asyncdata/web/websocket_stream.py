@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from secrets import token_hex
 from typing import Any, Final, Self, TypeAlias, final
 from urllib.parse import urlsplit
 
 from asyncdata.errors import DataLossError, PlanError, ResumeError
 from asyncdata.redaction import redacted
+from asyncdata.runtime.block import Failure
 from asyncdata.system.optional_packages import require
 from asyncdata.web.decoding import Decode, json_decoder
+from asyncdata.web.kept_message import kept_data
 from asyncdata.web.reconnecting import RETRIED_STATUSES, Reconnecting
 
 __all__ = ("Subscribe", "WebSocketStream")
@@ -43,6 +46,8 @@ class WebSocketStream:
     subscribe: Subscribe | None
     headers: Mapping[str, str]
     give_up_seconds: float
+    keep: bool = False
+    """Whether it gives messages as they are kept."""
 
     def __aiter__(self) -> WebSocketReader:
         return WebSocketReader(self)
@@ -54,7 +59,10 @@ class WebSocketReader:
 
     def __init__(self, stream: WebSocketStream) -> None:
         self.stream = stream
-        self.name = f"from_websocket({redacted(stream.url).partition('?')[0]})"
+        self.address = redacted(stream.url).partition("?")[0]
+        self.name = f"from_websocket({self.address})"
+        self.token = token_hex(4)
+        """Distinguishes its messages from those of other readers."""
         self.again = Reconnecting(self.name, stream.give_up_seconds)
         self.socket: Any = None
         self.count = 0
@@ -112,11 +120,15 @@ class WebSocketReader:
         """Return the item of a message: text is JSON, bytes stay as they are; the user's function decodes both."""
         self.again.received()
         self.count += 1
-        if self.stream.decode is not None:
-            self.last = self.stream.decode(message.encode() if isinstance(message, str) else message)
-        else:
-            self.last = json_decoder().decode(message) if isinstance(message, str) else message
-        return self.last
+        data, decode = message.encode() if isinstance(message, str) else message, self.stream.decode
+        is_json = decode is None and isinstance(message, str)
+        make: Decode = decode or (json_decoder().decode if is_json else bytes)
+        if not self.stream.keep:
+            self.last = make(data)
+            return self.last
+        kept = kept_data(self.address, f"{self.token}-{self.count}", data, make, "json" if is_json else "bytes")
+        self.last = self.last if type(kept.element) is Failure else kept.element
+        return kept
 
     async def connect(self) -> Any:
         """Connect, subscribe, and return the connection."""

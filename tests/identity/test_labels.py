@@ -38,6 +38,7 @@ from asyncdata.transforms.flat_map import FlatMap
 from asyncdata.transforms.group_by_reducer import Calls
 from asyncdata.transforms.padded_batch import Padding
 from asyncdata.transforms.sample_from_datasets import Removed
+from asyncdata.web.keeping import keeping
 from tests.states import edited
 
 for module in pkgutil.walk_packages(ad.__path__, "asyncdata."):
@@ -166,6 +167,7 @@ def examples(folder: Path) -> dict[str, ad.Dataset[Any]]:
         "Prefetch": RANGE.prefetch(2),
         "PrefetchToDevice": RANGE.prefetch_to_device(Accelerator()),
         "KafkaTopic": ad.Dataset.from_kafka("localhost:9092", "samples"),
+        "Kept": ad.Dataset(keeping(ad.Dataset.from_kafka("localhost:9092", "samples").plan)),
         "Queued": ad.Dataset.from_redis_stream("redis://localhost", "samples"),
         "QueryRows": ad.experimental.SqlDataset("sqlite", database, "SELECT 1", (np.int32,)),
         "ListBatch": RANGE.list_batch(2),

@@ -20,8 +20,7 @@ import asyncdata as ad
 from asyncdata.__main__ import main
 from asyncdata.observe.dashboard_page import errors
 from asyncdata.web import Consumer
-from asyncdata.web.dead_letters import DeadLetters
-from asyncdata.web.folder import ChannelFolder
+from tests.web.consuming import consume, letters
 from tests.web.killing import PROGRAMS, killed
 from tests.web.programs.consuming_service import body_of
 from tests.web.serving import served
@@ -39,29 +38,6 @@ async def send(path: Path, *bodies: str) -> None:
             await channel.send(body.encode(), content_type="application/json")
 
 
-async def consume(dataset: Any, count: int, **how: Any) -> tuple[list[Any], dict[str, Any], Consumer]:
-    """Read so many elements as a consumer does, and return them, the last state, and the consumer."""
-    found: list[Any] = []
-    states: list[dict[str, Any]] = []
-    enough = asyncio.Event()
-    loop = asyncio.get_running_loop()
-
-    def train(elements: Any) -> None:
-        for element in elements:
-            found.append(element)
-            states.append(elements.state_dict())
-            if len(found) == count:
-                loop.call_soon_threadsafe(enough.set)
-
-    async with Consumer(dataset, train, **how) as consumer:
-        await enough.wait()
-    return found, states[count - 1], consumer
-
-
-def letters(path: Path) -> list[Any]:
-    return DeadLetters(ChannelFolder(path)).content.waiting
-
-
 def inverse(x: Any) -> float:
     return 1 / x["x"]
 
@@ -74,7 +50,7 @@ def test_bad_items_become_dead_letters_once_and_the_others_are_read(
         items = ad.Dataset.from_channel(tmp_path, schema=Sample).map(inverse).batch(2)
         found, _, consumer = await consume(items, 2, on_error="dead-letter")
         assert [batch.tolist() for batch in found] == [[1, 0.25], [0.125, 0.5]]
-        assert consumer.stats() == {"failed": 3}
+        assert consumer.stats() == {"failed": 3, "dead_letters": 3}
         twice = ad.Dataset.from_channel(tmp_path, schema=Sample, replay=2).map(inverse)
         assert len((await consume(twice, 8, on_error="dead-letter"))[0]) == 8
         for _ in range(2):  # again without a state: they fail again, and are stored already
@@ -154,7 +130,7 @@ def test_items_of_a_channel_in_memory_are_skipped(caplog: pytest.LogCaptureFixtu
     channel.close()
     with caplog.at_level(logging.WARNING, "asyncdata"):
         found, _, consumer = asyncio.run(memory(ad.Dataset.from_channel(channel).map(inverse), "skip"))
-    assert (found, consumer.stats()) == ([1, 0.25], {"failed": 1})
+    assert (found, consumer.stats()) == ([1, 0.25], {"failed": 1, "dead_letters": 0})
     assert "ZeroDivisionError" in caplog.text
 
 
@@ -173,6 +149,13 @@ def test_where_no_dead_letters_are_kept_it_says_so(tmp_path: Path) -> None:
         for dataset in (ad.Dataset.from_channel(ad.Channel()), ad.Dataset.range(3), delivered):
             with pytest.raises(ad.PlanError, match="dead-letter"):
                 Consumer(dataset, list, on_error="dead-letter")
+        queue, stored = ad.Dataset.from_nats("nats://x", "numbers").map(len), ad.Dataset.from_channel(tmp_path)
+        wrong = [(queue, None), (queue, 3), (stored, tmp_path / "dead"), (ad.Dataset.zip((queue, delivered)), "dead")]
+        for dataset, folder in wrong:
+            with pytest.raises(ad.PlanError, match="dead.letter"):
+                Consumer(dataset, list, on_error="dead-letter", dead_letters=folder)  # type: ignore[arg-type]
+        with pytest.raises(ad.PlanError, match="dead_letters"):
+            Consumer(queue, list, on_error="skip", dead_letters=tmp_path / "dead")
         with pytest.raises(ad.PlanError, match="on_error"):
             Consumer(delivered, list, on_error="ignore")  # type: ignore[arg-type]
 
@@ -238,6 +221,7 @@ def test_failed_items_are_in_metrics_and_on_the_dashboard(on_error: Any, tmp_pat
         assert enough.wait(120)
         told = httpx.get(f"{url}/metrics", timeout=60).text.splitlines()
     assert "asyncdata_consumer_failed_total 2" in told
+    assert f"asyncdata_consumer_dead_letters_total {2 if on_error == 'dead-letter' else 0}" in told
     assert ("asyncdata_channel_dead_letters 2" in told) == (on_error == "dead-letter")
     assert "(2 elements failed)" in pages[0]
     assert pages[0].count(f"dropped by Consumer(on_error=&#x27;{on_error}&#x27;)") == 2
