@@ -16,6 +16,8 @@ __all__ = (
     "base_fields",
     "check_supported",
     "collate_functions",
+    "collate_functions_of_all",
+    "collate_tensors",
     "is_iterable",
     "make_fetcher",
     "numpy_bits",
@@ -24,6 +26,7 @@ __all__ = (
     "pinned",
     "pins",
     "set_worker_info",
+    "take_collate_functions",
     "torch",
     "worker_info",
 )
@@ -88,11 +91,35 @@ def make_fetcher(loader: Any) -> Any:
     return Kinds.create_fetcher(loader.kind, loader.dataset, loader.auto_collation, loader.collate_fn, loader.drop_last)
 
 
-def collate_functions(more: Mapping[Any, Any] | None = None) -> dict[Any, Any]:
-    """Return the functions that a program has given `default_collate` for types; add some."""
-    known: dict[Any, Any] = collate_module.default_collate_fn_map
-    known.update(more or {})
-    return {kind: function for kind, function in known.items() if function.__module__ != collate_module.__name__}
+collate_tensors: Final[Any] = collate_module.collate_tensor_fn
+"""PyTorch's function for tensors in `default_collate`."""
+
+
+def collate_functions_of_all() -> dict[Any, Any]:
+    """Return the functions of `default_collate` for all types, to be changed in place."""
+    return collate_module.default_collate_fn_map
+
+
+def collate_functions() -> dict[Any, Any]:
+    """Return the functions that a program has given `default_collate` for types."""
+    found = collate_functions_of_all()
+    return {kind: function for kind, function in found.items() if function.__module__ != collate_module.__name__}
+
+
+REPLACED: Final[dict[Any, Any]] = {}
+"""For each type whose function came from another process what there was before, or nothing."""
+
+
+def take_collate_functions(given: Mapping[Any, Any]) -> None:
+    """Give `default_collate` the functions of another process; those that it has no longer are replaced again."""
+    known = collate_functions_of_all()
+    for kind in REPLACED.keys() - given.keys():
+        known[kind] = REPLACED.pop(kind)
+        if known[kind] is None:
+            del known[kind]
+    for kind, function in given.items():
+        REPLACED.setdefault(kind, known.get(kind))
+        known[kind] = function
 
 
 def worker_info(worker: int, workers: int, seed: int, dataset: Any) -> Any:

@@ -17,7 +17,7 @@ from typing import Any, Final, cast
 import numpy as np
 
 from asyncdata.executors.retry import MAINS
-from asyncdata.torch.internals import collate_functions, torch
+from asyncdata.torch.internals import collate_functions, take_collate_functions, torch
 
 __all__ = ("ProcessSettings",)
 
@@ -67,7 +67,7 @@ class ProcessSettings:
         if self.process == os.getpid():
             return
         np.seterr(**cast("Any", self.errors))
-        collate_functions(self.collate)
+        take_collate_functions(self.collate)
         for (module, name), value in self.libraries.items():
             if module in sys.modules or value != OF_LIBRARIES[module, name]:
                 setattr(import_module(module), name, value)
