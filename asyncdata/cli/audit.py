@@ -7,9 +7,9 @@ from typing import Final
 
 from asyncdata.cli.logs import logs_in
 from asyncdata.cli.pipeline_file import pipeline_of
-from asyncdata.errors import PlanError, ResumeError
+from asyncdata.errors import PlanError
 from asyncdata.observe.file_for_browsers import check_name
-from asyncdata.recorder.audit import Audit, audit
+from asyncdata.recorder.audit import audit
 from asyncdata.recorder.coverage import coverage_lines, coverage_of
 from asyncdata.recorder.coverage_picture import PARTS, coverage_picture
 from asyncdata.recorder.expected import ExpectedTickets
@@ -48,10 +48,7 @@ def run(arguments: Namespace) -> int:
     if arguments.against:
         ds = pipeline_of(arguments.against)
         expected = ExpectedTickets(ds.plan, ds.options())
-    try:
-        found = audit(logs, expected)
-    except ResumeError as error:
-        found = [Audit(run.epoch, because=[str(error)]) for run in logs.runs[:1]]
+    found = audit(logs, expected)
     plan = pipeline_of(arguments.coverage).plan if arguments.coverage else None
     for one in found:
         print(one)

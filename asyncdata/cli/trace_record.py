@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from asyncdata.cli.logs import logs_in
 from asyncdata.cli.pipeline_file import pipeline_of
+from asyncdata.errors import DataLossError
 from asyncdata.recorder.locations import words_of_record
 from asyncdata.recorder.log_reader import ticket_of
 from asyncdata.runtime.tickets import encode
@@ -49,9 +50,11 @@ def run(arguments: Namespace) -> int:
     names = dict[str, None]()
     for run in logs.runs:
         for step, (ticket, failed) in run.steps.items():
-            unknown += ticket is None
-            origin = {**run.header, "step": step, "ticket": None if ticket is None else encode(ticket_of(ticket))}
-            for record in [] if ticket is None else ds.locate(origin):
+            try:
+                records = ds.locate({**run.header, "step": step, "ticket": encode(ticket_of(ticket))})
+            except DataLossError:  # the log does not say it
+                unknown, records = unknown + 1, []
+            for record in records:
                 names[name_of(record)] = None
                 if is_record(record, *arguments.record):
                     found += 1

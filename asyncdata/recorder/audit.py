@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple, Protocol, TypeAlias, cast
 
 import numpy as np
 
+from asyncdata.errors import ResumeError
 from asyncdata.persistence.run_id import JOB
 from asyncdata.recorder.log_reader import DAMAGED, Logs, PackedTickets, Run, Step, TicketSpan, rank_words, ticket_of
 from asyncdata.recorder.record_hashes import Hashes, hashes_of_columns, hashes_of_leaves
@@ -67,6 +68,8 @@ class Audit:
     missing: list[str] = field(default_factory=list[str])
     because: list[str] = field(default_factory=list[str])
     """Why it is not complete, or cannot be known to be."""
+    notes: list[str] = field(default_factory=list[str])
+    """What was cut off, and does not count: it may explain what is missing."""
     delivered: Sequence[tuple[Delivered, Any]] = field(default=(), repr=False)
     """The steps that count, but for those that failed, each with its ticket."""
 
@@ -85,6 +88,7 @@ class Audit:
         lines = [f"not complete, because {reason}" for reason in self.because]
         lines += [f"delivered twice: {words}" for words in self.twice]
         lines += [f"not delivered: {words}" for words in self.missing]
+        lines += [f"note: {words}" for words in self.notes]
         return "\n".join([head, *[f"  {line}" for line in shortened(lines)]])
 
 
@@ -96,10 +100,10 @@ def audit(logs: Logs, expected: Expected | None = None) -> list[Audit]:
     """Return what logs show of each epoch; with `expected`, compared with what the pipeline gives."""
     runs = logs.runs
     if not runs:
-        return [Audit(0, because=[*logs.faults, "there is no run in these logs"])]
+        return [Audit(0, because=[*logs.faults, "there is no run in these logs"], notes=logs.notes)]
     different, found = differences(runs), list[Audit]()
     for epoch in sorted({run.epoch for run in runs}):
-        one = Audit(epoch, because=[*logs.faults, *different])
+        one = Audit(epoch, because=[*logs.faults, *different], notes=logs.notes)
         if not different:
             EpochAudit(one, [run for run in runs if run.epoch == epoch], expected).run()
         found.append(one)
@@ -171,7 +175,10 @@ class EpochAudit:
         if self.has_step("cache(", "snapshot(") and any(len(runs) > 1 for runs in self.generations[0].runs.values()):
             self.found.because.append("a run resumed, and elements of a cache then have other names than before")
         if self.expected is not None:
-            self.compare(self.expected)
+            try:
+                self.compare(self.expected)
+            except ResumeError as error:  # the logs are of another pipeline
+                self.found.because.append(str(error))
 
     def has_step(self, *begins: str) -> bool:
         """Return whether the pipeline has a step whose text begins so."""
@@ -186,7 +193,7 @@ class EpochAudit:
             try:
                 hashes = hashes_of(step.ticket)[: 0 if step.failed else None]
             except DAMAGED:
-                self.unknown(place)
+                self.unknown([place])
             else:
                 self.take([place], [step.ticket], [len(hashes)], [hashes])
 
@@ -196,8 +203,7 @@ class EpochAudit:
         try:
             hashes = hashes_of_columns(line.columns())
         except DAMAGED:
-            for place in places:
-                self.unknown(place)
+            self.unknown(places, f": {line.where} is damaged")
         else:
             self.take(places, parts, [part.end - part.start for part in parts], pieces_of(hashes, parts))
 
@@ -208,9 +214,10 @@ class EpochAudit:
         self.sizes.extend(sizes)
         self.hashes += hashes
 
-    def unknown(self, place: Delivered) -> None:
-        """Say that a step's records are not known."""
-        self.found.because.append(f"it is not known which records {place} had")
+    def unknown(self, places: Sequence[Delivered], why: str = "") -> None:
+        """Say that the records of steps of one rank are not known."""
+        steps = ranges(place.step for place in places)
+        self.found.because.append(f"it is not known which records step {steps} of {places[0].rank} had{why}")
 
     def parts(self, generation: Generation, later: Generation | None) -> Iterator[tuple[str, dict[int, Step]]]:
         """Yield what each rank delivered that counts, up to where a later generation of ranks went on."""
@@ -239,10 +246,11 @@ class EpochAudit:
             if stop is None:
                 because.append(f"{runs[0].rank} is not at the end of the epoch: {len(steps)} steps are in its log")
                 stop = max(steps, default=begin - 1) + 1
-            absent = [step for step in range(begin, stop) if step not in steps]
+            absent = gaps(steps, begin, stop)
             if absent:
                 ids = f" of run {words_of_ids(runs[-1].ids)}" if len({run.ids for run in runs}) > 1 else ""
-                because.append(f"{runs[0].rank} has no step {ranges(absent)}{ids} in its log")
+                paths = ", ".join(dict.fromkeys(run.path for run in runs[:MOST]))
+                because.append(f"{runs[0].rank} has no step {words_of_ranges(absent)}{ids} in its log, {paths}")
             self.found.again += sum(step >= stop for step in steps)
             yield runs[0].rank, {step: one for step, one in steps.items() if step < stop}
 
@@ -489,11 +497,23 @@ def ranges(steps: Iterable[int]) -> str:
     >>> ranges([3, 4, 5, 9])
     '3 to 5, 9'
     """
-    found: list[list[int]] = []
+    found: list[tuple[int, int]] = []
     for step in sorted(steps):
-        if found and found[-1][1] == step - 1:
-            found[-1][1] = step
-        else:
-            found.append([step, step])
+        joins = found and found[-1][1] == step - 1
+        found[-1:] = [(found[-1][0], step)] if joins else [*found[-1:], (step, step)]
+    return words_of_ranges(found)
+
+
+def gaps(steps: Iterable[int], begin: int, stop: int) -> list[tuple[int, int]]:
+    """Return the first and the last number of each gap from `begin` to before `stop`.
+
+    >>> gaps([3, 4, 7], 2, 9)
+    [(2, 2), (5, 6), (8, 8)]
+    """
+    known = [begin - 1, *sorted(step for step in steps if begin <= step < stop), stop]
+    return [(one + 1, other - 1) for one, other in pairwise(known) if other - one > 1]
+
+
+def words_of_ranges(found: Sequence[tuple[int, int]]) -> str:
     words = [f"{first}" if first == last else f"{first} to {last}" for first, last in found]
     return ", ".join(words[:MOST]) + (f" and {len(words) - MOST} more gaps" if len(words) > MOST else "")

@@ -7,26 +7,32 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import accumulate, pairwise
-from typing import Any, Final, NamedTuple, TypeGuard, cast
+from math import prod
+from typing import Any, Final, NamedTuple, TypeGuard, cast, get_args
 
 import numpy as np
 import numpy.typing as npt
 
 from asyncdata.errors import DataLossError, PlanError
 from asyncdata.graph.node import Node
-from asyncdata.persistence.run_log import FORMAT, chained
+from asyncdata.persistence.run_log import FORMAT, Occasion, chained
 from asyncdata.persistence.run_log_files import contents, log_path, parts_of
 from asyncdata.persistence.run_log_lines import name_of_order
 from asyncdata.recorder.orders import order_of
 from asyncdata.runtime.column_compression import decompressed
 from asyncdata.runtime.columns import Columns
 from asyncdata.runtime.json_text import parse_json
-from asyncdata.runtime.orders import Order
+from asyncdata.runtime.orders import MOST_PLACES, Order
 from asyncdata.runtime.position_codec import rows_of, unpack_columns
 from asyncdata.runtime.tickets import END, Position, ReplayedTickets, Ticket, decode, encode
 from asyncdata.states import shares_of
 
-DAMAGED: Final = (ValueError, TypeError, LookupError, OverflowError)
+MOST_STEPS: Final = 1 << 22
+"""The most elements that a line has."""
+
+MOST_RANKS: Final = 1 << 20
+
+DAMAGED: Final = (ValueError, TypeError, LookupError, OverflowError, RecursionError)
 """What is raised for a ticket or an order that is none."""
 
 __all__ = (
@@ -47,12 +53,14 @@ __all__ = (
 class PackedTickets:
     """The tickets of many elements, or of the members of many batches, as JSON, or their places in one of `orders`."""
 
-    __slots__ = ("count", "of", "orders")
+    __slots__ = ("count", "of", "orders", "where")
 
-    def __init__(self, of: dict[str, Any], count: int, orders: Mapping[str, Order]) -> None:
+    def __init__(self, of: dict[str, Any], count: int, orders: Mapping[str, Order], where: str) -> None:
         self.of = of
         self.count = count
         self.orders = orders
+        self.where = where
+        """The file and the line."""
 
     def columns(self) -> Columns:
         """Return them as columns; `ValueError` or another error if they are damaged."""
@@ -168,6 +176,7 @@ def read_logs(paths: Sequence[str]) -> Logs:
 class Chunk:
     """What was written at once: elements, and with the first of a run its header."""
 
+    path: str
     orders: dict[str, Order]
     """Those of all logs."""
     header: Mapping[str, Any] | None = None
@@ -181,7 +190,7 @@ class Chunk:
         """Take the line of one element, or of a position."""
         self.lines.append(line)
         found = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
-        if type(found.get("at")) is int:
+        if is_natural(found.get("at")):
             self.positions[found["at"]] = found.get("position")
             return
         if "steps" in found:
@@ -191,7 +200,7 @@ class Chunk:
             self.add_order(found, number)
             return
         parts = cast("list[Any]", value) if isinstance(value, list) else []
-        if type(parts[0] if parts else None) is int and parts[2:] in ([], [1]) and len(parts) > 1:
+        if len(parts) > 1 and is_natural(parts[0]) and parts[2:] in ([], [1]):
             self.steps[parts[0]] = Step(parts[1], bool(parts[2:]))
         else:
             self.damaged(number)
@@ -208,17 +217,18 @@ class Chunk:
 
     def add_many(self, found: Mapping[str, Any], number: int) -> None:
         """Take the line of many elements."""
-        first, count = found["steps"] if numbers(found["steps"], 2) else (0, 0)
+        first, count = found["steps"] if numbers(found["steps"], 2) and found["steps"][1] <= MOST_STEPS else (0, 0)
         each, places = found.get("each"), range(first, first + count)
         sizes = [each] * count if type(each) is int else each
+        where = f"{self.path}: line {number}"
         if not places or not isinstance(found.get("of"), dict) or not (each is None or numbers(sizes, count)):
             self.damaged(number)
         elif each is None:
-            line = PackedTickets(found["of"], count, self.orders)
+            line = PackedTickets(found["of"], count, self.orders, where)
             self.steps.update((place, Step(TicketSpan(line, index))) for index, place in enumerate(places))
         else:
             stops = [*accumulate(cast("list[int]", sizes), initial=0)]
-            line = PackedTickets(found["of"], stops[-1], self.orders)
+            line = PackedTickets(found["of"], stops[-1], self.orders, where)
             self.steps.update(
                 (place, Step(TicketSpan(line, *bounds))) for place, bounds in zip(places, pairwise(stops), strict=True)
             )
@@ -239,7 +249,7 @@ class LogReader:
         self.sealed = False
         """Whether anything was read."""
         self.run: Run | None = None
-        self.chunk = Chunk(logs.orders)
+        self.chunk = Chunk(path, logs.orders)
         self.chain = b""
 
     def runs(self, lines: Iterable[bytes]) -> Iterator[Run]:
@@ -251,7 +261,7 @@ class LogReader:
                 self.cut_off(number)
                 self.run, self.chunk, self.chain = (
                     None,
-                    Chunk(self.logs.orders, cast("dict[str, Any]", value), [line]),
+                    Chunk(self.path, self.logs.orders, cast("dict[str, Any]", value), [line]),
                     b"",
                 )
             elif isinstance(value, dict) and "sum" in value:
@@ -265,7 +275,9 @@ class LogReader:
     def seal(self, marker: dict[str, Any], number: int) -> Run | None:
         """Take the end of a chunk; return the run that begins with it."""
         (why, count), *_ = marker.items()
-        chunk, self.chunk = self.chunk, Chunk(self.logs.orders)
+        chunk, self.chunk = self.chunk, Chunk(self.path, self.logs.orders)
+        if why not in get_args(Occasion) or not is_natural(count):
+            chunk.damaged(number)
         seal = bytes.fromhex(marker["sum"]) if is_hash(marker["sum"]) else b""
         body, new = b"".join(chunk.lines), cast("Run | None", None)
         right = not chunk.damage and chained(self.chain, body, why, count) == seal
@@ -314,25 +326,36 @@ class LogReader:
         """Say that lines before line `number` were not written completely. They do not count."""
         if lines := self.chunk.lines:
             self.logs.notes.append(f"{self.path}: {len(lines)} lines up to line {number} were cut off: not counted")
-            self.chunk = Chunk(self.logs.orders)
+            self.chunk = Chunk(self.path, self.logs.orders)
 
 
 def in_steps(first: int, count: int, step: int = 1) -> npt.NDArray[np.int64]:
-    """Return numbers that grow in equal steps."""
+    """Return numbers that grow in equal steps; `ValueError` for those that no log has."""
+    if max(map(abs, (first, count, step, first + count * step))) >= MOST_PLACES:
+        raise ValueError(f"{count} numbers from {first} on, every {step}")
     return first + step * np.arange(count)
+
+
+def is_natural(value: Any) -> bool:
+    """Return whether a value is an integer from 0 to below 2^62."""
+    return type(value) is int and 0 <= value < MOST_PLACES
 
 
 def numbers(value: Any, count: int) -> bool:
     """Return whether a value is a list of so many natural numbers."""
     found = cast("list[Any]", value) if isinstance(value, list) else [None]
-    return len(found) == count and all(type(one) is int and one >= 0 for one in found)
+    return len(found) == count and all(map(is_natural, found))
 
 
 def ticket_of(found: Any) -> Ticket:
-    """Return the ticket of a step, or one as JSON; `ValueError` for what is none."""
-    if not isinstance(found, TicketSpan):
-        return decode(found)
-    members = members_of(found.line)
+    """Return the ticket of a step, or one as JSON; `DataLossError` for what is none."""
+    where = found.line.where if isinstance(found, TicketSpan) else f"{found!r:.80}"
+    try:
+        if not isinstance(found, TicketSpan):
+            return decode(found)
+        members = members_of(found.line)
+    except DAMAGED as error:
+        raise DataLossError(f"{where} does not say which records there were: {error}") from None
     return members[found.start] if found.stop is None else ReplayedTickets(members, found.start, found.stop, END)
 
 
@@ -352,14 +375,18 @@ def parsed(line: bytes) -> Any:
 def is_header(header: Mapping[str, Any]) -> bool:
     """Return whether a run has what it must begin with."""
     kinds = {"version": int, "plan": list, "seeds": list, "shares": list, "epoch": int, "begin": int, "time": str}
-    pairs = [*header.get("seeds", ()), *header.get("shares", ())] if is_all(header, kinds) else [None]
-    numbers = all(isinstance(pair, list) and [*map(type, cast("list[Any]", pair))] == [int, int] for pair in pairs)
-    named = {*map(type, header.get("run", ()))} <= {str}
-    return numbers and named and all(type(count) is int for count in header.get("each", ()))
-
-
-def is_all(header: Mapping[str, Any], kinds: Mapping[str, type]) -> bool:
-    return all(type(header.get(name)) is kind for name, kind in kinds.items())
+    if not all(type(header.get(name)) is kind for name, kind in kinds.items()):
+        return False
+    seeds, shares = header["seeds"], header["shares"]
+    pairs = all(isinstance(pair, list) and [*map(type, cast("list[Any]", pair))] == [int, int] for pair in seeds)
+    ranks = all(numbers(pair, 2) and pair[1] < pair[0] for pair in shares) and prod(pair[0] for pair in shares)
+    each, run = (header.get(name, []) for name in ("each", "run"))
+    named = all(
+        isinstance(some, list) and {*map(type, cast("list[Any]", some))} <= {str} for some in (header["plan"], run)
+    )
+    counts = isinstance(each, list) and numbers(each, len(cast("list[Any]", each)))
+    begun = is_natural(header["begin"]) and is_natural(header["epoch"])
+    return pairs and 0 < ranks <= MOST_RANKS and named and counts and begun
 
 
 def rank_words(shares: Sequence[tuple[int, int]]) -> str:

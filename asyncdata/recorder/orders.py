@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -13,6 +13,9 @@ from asyncdata.transforms.global_shuffle import Permutation
 from asyncdata.transforms.shuffle import BufferOrder, DrainOrder
 
 __all__ = ("order_of",)
+
+MOST_HELD: Final = 1 << 28
+"""The most elements of a shuffle buffer."""
 
 
 def order_of(described: Mapping[str, Any]) -> Order:
@@ -24,9 +27,9 @@ def order_of(described: Mapping[str, Any]) -> Order:
     match kind, numbers:
         case "shuffle", [key, size]:
             return Permutation(key, size, begins_of(size, described.get("files")), turns=turns)
-        case "buffer", [key, held] if held:
+        case "buffer", [key, held] if 0 < held <= MOST_HELD:
             return BufferOrder(key, MOST_PLACES, held, turns=turns)
-        case "drained", [key, held, seen] if held:
+        case "drained", [key, held, seen] if 0 < held <= MOST_HELD:
             return DrainOrder(key, min(held, seen), held, seen, turns=turns)
         case _:
             raise ValueError("no order")

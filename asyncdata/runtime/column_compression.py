@@ -54,7 +54,7 @@ def compressed(columns: Columns, count: int) -> dict[str, Any] | None:
 def decompressed(found: dict[str, Any]) -> Columns:
     """Return the tickets that were compressed; `ValueError` or another error if they are damaged."""
     count, widths, text = found["packed"], list[int](leaves_in(found["widths"])), found["deflated"]
-    if {*widths} - {*WIDTHS}:
+    if not widths or {*widths} - {*WIDTHS} or type(count) is not int or count < 0:
         raise ValueError(f"numbers of {widths} bytes")
     size, reader = count * sum(widths), zlib.decompressobj()
     try:
@@ -82,9 +82,11 @@ def fits(values: Numbers, size: int) -> bool:
 
 
 def shaped(template: Columns, leaves: Iterator[Any]) -> Any:
-    """Return leaves in the shape of some columns."""
+    """Return leaves in the shape of some columns; `ValueError` for a tuple without parts."""
     if not isinstance(template, dict):
         return next(leaves)
+    if not template:
+        raise ValueError("columns of nothing")
     return {name: shaped(part, leaves) for name, part in cast("dict[str, Any]", template).items()}
 
 

@@ -33,17 +33,20 @@ Column: TypeAlias = Any
 AT_ONCE: Final = 4096
 """So many numbers are packed at once, in memory that is near: a multiple of 8, which have whole bytes."""
 
+MOST_PACKED: Final = 1 << 26
+"""The most tickets that are packed together: more would not be read again."""
+
 FEW: Final = 32
 """Fewer tickets than this are listed one by one, which is readable."""
 
 
 def pack_tickets(tickets: Sequence[Any]) -> dict[str, Any] | None:
-    """Return tickets as JSON; `None` if they are few, or not integers or tuples of integers of one shape.
+    """Return tickets as JSON; `None` if they are few or too many, or not integers or tuples of one shape.
 
     >>> pack_tickets([(7, n) for n in range(100, 140)])
     {'packed': 40, 'columns': {'0': 7, '1': [100, 6, 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmn']}}
     """
-    if len(tickets) < FEW:
+    if not FEW <= len(tickets) <= MOST_PACKED:
         return None
     try:
         return pack_columns(columns_of(tickets), len(tickets))
@@ -121,17 +124,22 @@ def unpack_tickets(packed: dict[str, Any]) -> list[Any]:
 
 
 def unpack_columns(packed: dict[str, Any]) -> Columns:
-    """Return the tickets that were packed, as columns."""
-    return values_of(packed["columns"], packed["packed"])
+    """Return the tickets that were packed, as columns; `ValueError` or another error for what is none."""
+    count = packed["packed"]
+    if type(count) is not int or not 0 <= count <= MOST_PACKED:
+        raise ValueError(f"{count!r:.80} packed tickets")
+    return values_of(packed["columns"], count)
 
 
 def values_of(encoded: Column, count: int) -> Columns:
     """Return the numbers of a column."""
     if isinstance(encoded, int):
         return np.full(count, encoded, np.int64)
-    if isinstance(encoded, dict):
+    if isinstance(encoded, dict) and encoded:
         return {name: values_of(part, count) for name, part in cast("dict[str, Any]", encoded).items()}
-    least, width, text = encoded
+    least, width, text = cast("tuple[int, int, str]", encoded)
+    if (type(least), type(width)) != (int, int) or not 0 < width <= 64:
+        raise ValueError(f"{width!r:.80} bits from {least!r:.80} on")
     data = np.frombuffer(b64decode(text + "=" * (-len(text) % 4)), np.uint8)
     each = np.unpackbits(data)[: count * width].reshape(count, width)
     words = np.packbits(np.pad(each, ((0, 0), (64 - width, 0))).ravel()).view(">u8")

@@ -288,6 +288,8 @@ class BufferOrder(Order):
         ranks = np.argsort(places, kind="stable")
         wanted, found, done = places[ranks], np.empty(len(places), np.int64), 0
         start, end = int(wanted[0]) + self.held, int(wanted[-1]) + self.held + 1
+        if end - start > len(places) << 16:  # all in between are computed
+            raise ValueError(f"{len(places)} of {end - start} places")
         inside = np.asarray(slot_contents(start, self.held, self.key), np.int64)
         for first in range(start, end, AT_ONCE):
             stop = min(end, first + AT_ONCE)

@@ -64,7 +64,7 @@ def test_a_loader_leaves_out_steps_of_its_epoch_and_the_log_does_not_have_them(t
     assert [batch.tolist() for batch in loader] == [[0, 1], [2, 3], [8, 9], [10, 11]]
     assert len([*loader]) == 6
     first, second = audit(read_logs([log]))
-    assert first.because == ["the one process has no step 2 to 3 in its log"]
+    assert first.because == [f"the one process has no step 2 to 3 in its log, {log}"]
     assert second.complete
 
 
