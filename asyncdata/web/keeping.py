@@ -7,11 +7,12 @@ from dataclasses import dataclass, replace
 from operator import is_
 from typing import Any, final
 
+from asyncdata.executors.scope import Scope
 from asyncdata.graph.node import Node, OneForOne
 from asyncdata.graph.stages import Fold, Step
-from asyncdata.runtime.block import Block, Failure
+from asyncdata.runtime.block import Block, Blocks, Demand, Failure
 from asyncdata.runtime.source_state import RestorableItem, SourceSnapshot
-from asyncdata.runtime.tickets import Position, Ticket, Tickets
+from asyncdata.runtime.tickets import Position, Start, Ticket, Tickets
 from asyncdata.web.http_stream import HttpStream
 from asyncdata.web.kafka_topic import KafkaTopic
 from asyncdata.web.kept_message import KeptMessage
@@ -40,6 +41,10 @@ class Kept(OneForOne):
 
     def stage(self) -> Fold:
         return Fold(lambda _: Opener())
+
+    def run(self, scope: Scope, want: Demand, start: Start) -> Blocks:
+        inner, meter = Demand(), scope.meters.steps.get(self, scope.meter.within)
+        return self.stage().run(Opener(), self.input.open(scope, inner, start), inner, want, meter)
 
     @property
     def identity(self) -> None:

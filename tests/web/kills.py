@@ -28,7 +28,8 @@ from typing import Any, Protocol
 import pytest
 
 import asyncdata as ad
-from asyncdata.web.dead_letters import DeadLetters
+from asyncdata.web.dead_letters import DeadLetters, Letter
+from asyncdata.web.decoding import msgpack_decoder
 from asyncdata.web.folder import ChannelFolder
 from tests.ports import reserved_ports
 from tests.web.killing import PROGRAMS, Service, begun
@@ -170,9 +171,17 @@ def kill(queue: str, victim: str, kills: int, folder: Path) -> Found:
 
 def kept_in(queue: str, kept: Path, where: str) -> list[bytes]:
     """Return the bad items that were kept, as they were sent."""
-    if queue == "channel":
-        return [letter.body.encode() for letter in DeadLetters(ChannelFolder(where)).content.waiting]
-    return kept.read_bytes().splitlines()
+    letters = DeadLetters(ChannelFolder(where if queue == "channel" else kept)).content.waiting
+    return [*map(body_in, letters)]
+
+
+def body_in(letter: Letter) -> bytes:
+    """Return what was sent, of an item that may be an entry or a record."""
+    kind, body = letter.request()
+    if kind != "application/msgpack":
+        return body
+    (item,) = msgpack_decoder().decode(body)
+    return item.get("n") or item["value"]
 
 
 def main(kills: str = "20", *queues: str) -> int:

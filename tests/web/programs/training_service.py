@@ -1,4 +1,4 @@
-"""Trains on the good numbers of a queue, keeps the bad ones, and saves its state; goes on where one was killed.
+"""Trains on the good numbers of a queue, saves its state, and goes on where it was killed; bad ones are dead letters.
 
 Now and then it removes what its state does not need, and another number of readers shares the partitions. With a count
 it ends where the queue ends, or, as Kafka's broker does not tell that, when it has trained on so many numbers.
@@ -12,7 +12,7 @@ import os
 import random
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import AsyncExitStack, suppress
 from importlib import import_module
 from itertools import cycle
 from pathlib import Path
@@ -72,27 +72,29 @@ def read(message: Any) -> int:
         raise ValueError(body.decode()) from None
 
 
-def run_queue(training: Training, source: ad.Dataset[Any], letters: Path) -> None:
-    """Train on a queue; bad items are kept by their content, each once."""
-    kept = set(letters.read_bytes().splitlines()) if letters.exists() else set[bytes]()
-
-    def keep(error: Exception, ticket: Any) -> None:
-        line = str(error).encode()
-        if line not in kept:
-            with open(letters, "ab") as file:
-                file.write(line + b"\n")
-            kept.add(line)
-
+async def run_queue(training: Training, source: ad.Dataset[Any], letters: str) -> None:
+    """Train on a queue by consumers, which keep bad items in one folder."""
     ended, most = False, training.most
     while not ended:
         count = random.randint(1, most) if training.follow else 1
-        with ExitStack() as stack:
-            shares = [source.shard(count, index) if most > 1 else source for index in range(count)]
-            good = [share.map(read, num_parallel_calls=2).ignore_errors(on_error=keep) for share in shares]
-            # a shuffle gives its last items at the end, and this broker does not tell where the end of a topic is
-            good = good if most > 1 else [one.shuffle(10, seed=1) for one in good]
-            readers = [stack.enter_context(batches_of(one).iterate(state=training.state)) for one in good]
-            ended = training.train(readers, random.randint(5, 40) if most > 1 else float("inf"))
+        readers: asyncio.Queue[Any] = asyncio.Queue()
+        over = asyncio.Event()
+
+        async def lend(batches: Any, readers: Any = readers, over: asyncio.Event = over) -> None:
+            readers.put_nowait(batches)
+            await over.wait()
+
+        async with AsyncExitStack() as stack:
+            for index in range(count):
+                share = (source.shard(count, index) if most > 1 else source).map(read, num_parallel_calls=2)
+                # a shuffle gives its last items at the end, and this broker does not tell where the end of a topic is
+                pipeline = batches_of(share if most > 1 else share.shuffle(10, seed=1))
+                how: Any = {"state": training.state, "on_error": "dead-letter", "dead_letters": letters}
+                await stack.enter_async_context(ad.web.Consumer(pipeline, lend, **how))
+            some = [await readers.get() for _ in range(count)]
+            batches = random.randint(5, 40) if most > 1 else float("inf")
+            ended = await asyncio.to_thread(training.train, some, batches)
+            over.set()
 
 
 async def run_channel(training: Training, folder: str) -> None:
@@ -172,7 +174,7 @@ def main(queue: str, address: str, path: str, letters: str, count: str = "inf") 
         case _:
             ignore_ends()
             source = ad.Dataset.from_kafka(*where)
-    run_queue(training, source, Path(letters))
+    asyncio.run(run_queue(training, source, letters))
 
 
 if __name__ == "__main__":
