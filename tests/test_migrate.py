@@ -1,0 +1,373 @@
+"""Each block of docs/migrate.md runs, on data that the packages which it is about have written, and gives all of it."""
+
+from __future__ import annotations
+
+import io
+import re
+import shutil
+from collections.abc import Callable, Generator, Sequence
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import pytest
+
+import asyncdata as ad
+from tests.cluster.conftest import ray  # noqa: F401  a fixture
+from tests.data import write_mds, write_tokens
+from tests.pages import DOCS
+
+Names: TypeAlias = "dict[str, Any]"
+Case: TypeAlias = "Generator[Names, Names, None]"
+"""Writes data, gives the names that a block uses, and is sent those that it has afterwards."""
+
+DATA = Path(__file__).parent / "data"
+
+SECTION = re.compile(r"^## From (.+?)\n(.*?)(?=^## |\Z)", re.DOTALL | re.MULTILINE)
+BLOCK = re.compile(r"^```py\n(.*?)^```", re.DOTALL | re.MULTILINE)
+SECTIONS = {
+    title.replace("`", ""): BLOCK.findall(text)
+    for title, text in SECTION.findall((DOCS / "migrate.md").read_text(encoding="utf-8"))
+}
+
+SMALL = {'"cuda"': '"cpu"', "2049": "5", "1025": "5", "size=224": "size=4"}
+"""What is another size or device here than on the page."""
+
+
+def same(value: Any) -> Any:
+    return value
+
+
+def copied(folder: Path, name: str, to: str) -> None:
+    shutil.copytree(DATA / name, folder / to, dirs_exist_ok=True)
+
+
+def rows_of(batches: Any) -> list[Any]:
+    return [row for batch in batches for row in np.asarray(batch).tolist()]
+
+
+def mosaic(folder: Path) -> Case:
+    copied(folder, "mds/plain", "data/c4")
+    done = yield {"tokenize": lambda sample: sample["int"]}
+    assert sorted(rows_of(done["ds"])) == sorted(write_mds.sample(n)["int"] for n in range(write_mds.COUNT))
+
+
+def picture(number: int) -> bytes:
+    image, file = pytest.importorskip("PIL.Image"), io.BytesIO()
+    image.fromarray(np.full((6, 5, 3), number, np.uint8)).save(file, "PNG")
+    return file.getvalue()
+
+
+def webdataset(folder: Path) -> Case:
+    package = pytest.importorskip("webdataset")
+    names = [str(folder / f"{shard}.tar") for shard in range(2)]
+    for shard, name in enumerate(names):
+        with package.TarWriter(name) as writer:
+            for number in range(5 * shard, 5 * shard + 5):
+                writer.write({"__key__": f"{number:04}", "jpg": picture(number), "cls": number})
+    done = yield {"names": names}
+    pairs = [pair for images, labels in done["ds"] for pair in zip(images[:, 0, 0, 0], labels, strict=True)]
+    assert sorted(map(tuple, np.array(pairs).tolist())) == [(number, number) for number in range(10)]
+
+
+def energon(folder: Path) -> Case:
+    pytest.importorskip("yaml")
+    copied(folder, "energon", "")
+    path = folder / "mixture.yaml"
+    path.write_text((folder / "mixed.yaml").read_text().replace("train:", "never:", 1).replace("  val:", "  train:"))
+    done = yield {"load_sample": same, "encode_sample": lambda sample: sample["__key__"]}
+    keys = [key for batch in done["ds"].batch(32) for key in batch]
+    assert len(keys) > len(set(keys)) >= 8
+    assert all(isinstance(key, str) for key in keys)
+
+
+def tfds(folder: Path) -> Case:
+    copied(folder, "tfds/mine", "data/mnist/3.0.1")
+    done = yield {"decode": lambda sample: sample["int64"] if "int64" in sample else sample["bool"]}
+    whole = ad.TfdsDataset(folder / "data/mnist/3.0.1", split="train[:90%]")
+    assert len(rows_of(done["ds"])) == len(whole.to_list()) > 0
+
+
+def litdata(folder: Path) -> Case:
+    copied(folder, "litdata/rows", "data/imagenet")
+    copied(folder, "litdata/tokens", "data/tokens")
+    done = yield {"decode": lambda sample: sample["score"]}
+    assert sorted(rows_of(done["ds"])) == sorted(rows_of([*ad.LitDataset(folder / "data/tokens", window=5).batch(9)]))
+
+
+def lerobot(folder: Path) -> Case:
+    pytest.importorskip("av")
+    torch = pytest.importorskip("torch")
+    copied(folder, "lerobot", "data/aloha")
+    shapes = set[tuple[int, ...]]()
+
+    def policy(pictures: Any, action: Any, padded: Any) -> Any:
+        shapes.add((*pictures.shape[1:], *action.shape[1:], *padded.shape[1:]))
+        return torch.zeros(())
+
+    yield {"deltas": {"action": [0.0, 0.1]}, "policy": policy, "np": np}
+    assert shapes == {(3, 24, 32, 2, 2, 2)}
+
+
+def safetensors(folder: Path) -> Case:
+    numpy = pytest.importorskip("safetensors.numpy")
+    tensors = {"latent": np.arange(12, dtype=np.float32).reshape(6, 2), "label": np.arange(6)}
+    numpy.save_file(tensors, folder / "latents.safetensors")
+    done = yield {}
+    (batch,) = done["ds"]
+    order = batch["label"].argsort()
+    assert {name: batch[name][order].tolist() for name in batch} == {name: tensors[name].tolist() for name in tensors}
+
+
+def next_number(row: Any) -> Any:
+    return row + 1
+
+
+def hdf5(folder: Path) -> Case:
+    h5py = pytest.importorskip("h5py")
+    with h5py.File("train.h5", "w") as file:
+        file["image"] = np.arange(20).reshape(10, 2)
+    done = yield {"h5py": h5py, "augment": next_number}
+    assert sorted(rows_of(done["ds"])) == (np.arange(20).reshape(10, 2) + 1).tolist()
+
+
+def lance(folder: Path) -> Case:
+    package, arrow = pytest.importorskip("lance"), pytest.importorskip("pyarrow")
+    vector = arrow.FixedSizeListArray.from_arrays(arrow.array(np.arange(20, dtype=np.float32)), 2)
+    package.write_dataset(arrow.table({"vector": vector, "label": range(10), "text": ["x"] * 10}), "train.lance")
+    done = yield {}
+    (batch,) = done["ds"]
+    assert sorted(zip(batch["label"].tolist(), batch["vector"][:, 0].tolist(), strict=True)) == [
+        (n, 2 * n) for n in range(10)
+    ]
+
+
+def tokens(folder: Path) -> Case:
+    for end in ("bin", "idx"):
+        shutil.copy(DATA / f"tokens/uint16.{end}", f"corpus_text_document.{end}")
+    done = yield {"world": 1, "rank": 0, "np": np}
+    flat = [token for document in write_tokens.DOCUMENTS for sequence in document for token in sequence]
+    windows = [flat[at : at + 5] for at in range(0, len(flat) - 4, 4)]
+    pairs = [pair for batch in done["ds"] for pair in zip(*(part.tolist() for part in batch), strict=True)]
+    assert sorted(pairs) == sorted((window[:-1], window[1:]) for window in windows)
+
+
+def of_tfdata(folder: Path) -> Case:
+    records = [ad.make_example({"numbers": np.arange(number % 4)}) for number in range(40)]
+    paths = ad.Dataset.from_list(records).write_tfrecords(folder / "records", shards=2)
+    features = {"numbers": ad.VarLenFeature(np.int64)}
+    done = yield {"paths": paths, "parse": lambda record: ad.parse_single_example(record, features)["numbers"]}
+    assert sorted(row for batch in done["ds"] for row in np.asarray(batch).sum(1).tolist()) == sorted([0, 0, 1, 3] * 10)
+
+
+def table(folder: Path) -> None:
+    """Write rows of texts in two files of Parquet."""
+    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    (folder / "data/rows").mkdir(parents=True)
+    for name, start in (("a", 0), ("b", 20)):
+        numbers = range(start, start + 20)
+        columns = {"text": ["w " * (n % 4) for n in numbers], "tags": [["t"] * (n % 3) for n in numbers]}
+        parquet.write_table(arrow.table({"id": numbers, **columns}), folder / f"data/rows/{name}.parquet")
+
+
+def words(rows: Any) -> Any:
+    """Another number of rows than there are texts."""
+    found = [(n, word) for n, text in zip(rows["id"], rows["text"], strict=True) for word in text.split()]
+    return {"id": [n for n, _ in found], "ids": [[len(word)] * (n % 3) for n, word in found]}
+
+
+def hugging_face(folder: Path) -> Case:
+    table(folder)
+    done = yield {"tokenize": words, "rank": 0, "world": 1}
+    expected = [(n, [1] * (n % 3)) for n in range(40) for _ in range(n % 4)]
+    assert sorted((int(row["id"]), list(row["ids"])) for row in done["ds"]) == expected
+
+
+def numbered(number: int) -> Names:
+    return {"id": number, "row": np.full(3, number, np.float32)}
+
+
+def doubled(row: Names) -> Names:
+    return {**row, "row": row["row"] * 2}
+
+
+def complete_batches(batches: Any, known: int) -> None:
+    """Check that full batches have so many rows of those that `doubled` makes, each once."""
+    found = [
+        (int(n), tuple(row)) for batch in batches for n, row in zip(batch["id"], np.asarray(batch["row"]), strict=True)
+    ]
+    assert len(found) == len(set(found)) == known
+    assert all(row == (2 * n,) * 3 for n, row in found)
+
+
+def nodes(folder: Path) -> Case:
+    done = yield {"dataset": [numbered(n) for n in range(21)], "transform": doubled}
+    complete_batches(done["ds"], 16)
+
+
+def grain(folder: Path) -> Case:
+    done = yield {"source": [numbered(n) for n in range(41)], "decode": doubled, "world": 2, "rank": 1}
+    complete_batches(done["ds"], 16)
+
+
+def ray_data(folder: Path) -> Case:
+    table(folder)
+    done = yield {"embed": lambda batch: {"id": batch["id"], "double": 2 * batch["id"]}}
+    batches = list(done["ds"])
+    assert [len(batch["id"]) for batch in batches] == [8] * 5
+    found = [pair for batch in batches for pair in zip(batch["id"].tolist(), batch["double"].tolist(), strict=True)]
+    assert sorted(found) == [(n, 2 * n) for n in range(40)]
+
+
+async def fetched(number: int) -> Names:
+    return numbered(number)
+
+
+def spdl(folder: Path) -> Case:
+    def collate(rows: Sequence[Names]) -> Names:
+        return {name: np.stack([row[name] for row in rows]) for name in rows[0]}
+
+    done = yield {"urls": range(20), "fetch": fetched, "decode": doubled, "collate": collate}
+    complete_batches(done["ds"], 20)
+
+
+def dali(folder: Path) -> Case:
+    pytest.importorskip("torch")
+    for number in range(10):
+        path = folder / f"data/images/{number % 2}/{number}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(picture(number))
+    done = yield {"resize": lambda image: image[:4, :4], "rank": 0, "world": 1}
+    pairs = [pair for batch in done["loader"] for pair in zip(*(part.tolist() for part in batch), strict=True)]
+    assert sorted((image[0][0][0], label) for image, label in pairs) == [(n, n % 2) for n in range(10)]
+
+
+def ffcv(folder: Path) -> Case:
+    def augment(row: Names, rng: np.random.Generator) -> Names:
+        return doubled(row)
+
+    (folder / "data").mkdir()
+    done = yield {"dataset": [numbered(n) for n in range(20)], "augment": augment}
+    complete_batches(done["ds"], 20)
+
+
+FORMATS, TORCH = pytest.mark.formats, pytest.mark.torch
+
+CASES: dict[str, tuple[Callable[[Path], Case], Sequence[pytest.MarkDecorator]]] = {
+    "Mosaic's streaming": (mosaic, ()),
+    "webdataset": (webdataset, (FORMATS,)),
+    "Megatron-Energon": (energon, (FORMATS,)),
+    "TensorFlow Datasets": (tfds, ()),
+    "Lightning's litdata": (litdata, ()),
+    "LeRobot's LeRobotDataset": (lerobot, (FORMATS, TORCH)),
+    "safetensors": (safetensors, (FORMATS,)),
+    "h5py and zarr behind a DataLoader": (hdf5, (FORMATS,)),
+    "lance.torch.data.LanceDataset": (lance, (FORMATS,)),
+    "Megatron's IndexedDataset, or nanoGPT's memory map": (tokens, ()),
+    "tf.data": (of_tfdata, ()),
+    "Hugging Face datasets": (hugging_face, (FORMATS,)),
+    "torchdata's nodes": (nodes, ()),
+    "Grain": (grain, ()),
+    "Ray Data": (ray_data, (FORMATS,)),
+    "SPDL": (spdl, ()),
+    "NVIDIA DALI": (dali, (TORCH,)),
+    "FFCV": (ffcv, ()),
+}
+
+
+def run(block: str, names: Names, folder: Path) -> Names:
+    for written, here in {**SMALL, '"/data/': f'"{folder.as_posix()}/data/'}.items():
+        block = block.replace(written, here)
+    exec(block, names)
+    return names
+
+
+def finish(case: Case, names: Names) -> None:
+    with pytest.raises(StopIteration):
+        case.send(names)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder, which is the current one, in a launcher of one process."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("RANK", "0")
+    monkeypatch.setenv("WORLD_SIZE", "1")
+    return tmp_path
+
+
+@pytest.mark.parametrize("title", [pytest.param(title, marks=marks) for title, (_, marks) in CASES.items()])
+def test_a_block_gives_what_was_written(title: str, folder: Path) -> None:
+    case = CASES[title][0](folder)
+    names = {"ad": ad, **next(case)}
+    for block in SECTIONS[title]:
+        run(block, names, folder)
+    finish(case, names)
+
+
+def test_every_block_is_run() -> None:
+    assert {title for title, blocks in SECTIONS.items() if blocks} == set(CASES)
+    page = (DOCS / "migrate.md").read_text(encoding="utf-8")
+    assert sum(map(len, SECTIONS.values())) == page.count("```py\n")
+
+
+def tf_names() -> Names:
+    tf = pytest.importorskip("tensorflow")
+
+    def parse(record: Any) -> Any:
+        return tf.io.parse_single_example(record, {"numbers": tf.io.RaggedFeature(tf.int64)})["numbers"]
+
+    return {"tf": tf, "parse": parse}
+
+
+def hf_names() -> Names:
+    package, distributed = pytest.importorskip("datasets"), pytest.importorskip("datasets.distributed")
+    return {"load_dataset": package.load_dataset, "split_dataset_by_node": distributed.split_dataset_by_node}
+
+
+def torchdata_names() -> Names:
+    found, data = pytest.importorskip("torchdata.nodes"), pytest.importorskip("torch.utils.data")
+    return {**vars(found), "RandomSampler": data.RandomSampler, "default_collate": data.default_collate}
+
+
+def spdl_names() -> Names:
+    return {"PipelineBuilder": pytest.importorskip("spdl.pipeline").PipelineBuilder}
+
+
+def grain_names() -> Names:
+    return {"grain": pytest.importorskip("grain")}
+
+
+OTHERS: dict[str, tuple[Callable[[], Names], pytest.MarkDecorator]] = {
+    "tf.data": (tf_names, pytest.mark.tensorflow),
+    "Hugging Face datasets": (hf_names, FORMATS),
+    "torchdata's nodes": (torchdata_names, pytest.mark.integrations),
+    "SPDL": (spdl_names, pytest.mark.integrations),
+    "Grain": (grain_names, pytest.mark.integrations),
+}
+
+
+def comment_of(block: str) -> str:
+    return "".join([line.removeprefix("# ") for line in block.splitlines(True) if line.startswith("# ")])
+
+
+@pytest.mark.filterwarnings("ignore")  # of the other packages
+@pytest.mark.parametrize("title", [pytest.param(title, marks=mark) for title, (_, mark) in OTHERS.items()])
+def test_the_comment_of_a_block_gives_the_same_elements(title: str, folder: Path) -> None:
+    """What is checked of ours is checked of the other loader."""
+    case = CASES[title][0](folder)
+    names = {"ad": ad, **next(case), **OTHERS[title][0]()}
+    (block,) = SECTIONS[title]
+    run(comment_of(block), names, folder)
+    finish(case, names)
+
+
+@pytest.mark.ray
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.usefixtures("ray")
+def test_ray_data_gives_the_same_elements(folder: Path) -> None:
+    case = ray_data(folder)
+    names = {"ray": pytest.importorskip("ray"), **next(case)}
+    pytest.importorskip("ray.data").DataContext.get_current().enable_progress_bars = False
+    run(comment_of(SECTIONS["Ray Data"][0]), names, folder)
+    finish(case, names)
