@@ -371,3 +371,146 @@ def test_ray_data_gives_the_same_elements(folder: Path) -> None:
     pytest.importorskip("ray.data").DataContext.get_current().enable_progress_bars = False
     run(comment_of(SECTIONS["Ray Data"][0]), names, folder)
     finish(case, names)
+
+
+NUMBERS, OTHER = range(10), range(100, 104)
+
+
+def grain_pairs() -> list[tuple[Any, ad.Dataset[Any]]]:
+    package = pytest.importorskip("grain")
+    more, rows = package.experimental, [numbered(n) for n in NUMBERS]
+    theirs, other = package.MapDataset.source(NUMBERS), package.MapDataset.source(OTHER)
+    ours, others = ad.Dataset.from_source(NUMBERS), ad.Dataset.from_source(OTHER)
+    sequences = [{"inputs": np.arange(1, 2 + n % 5)} for n in range(1, 12)]
+    packed = package.MapDataset.source(sequences).to_iter_dataset()
+    tokens = ad.Dataset.from_iterable(sequences)
+
+    class Copies(more.FlatMapTransform):
+        max_fan_out = 3
+
+        def flat_map(self, number: int) -> list[int]:
+            return [number] * (number % 3)
+
+    def padded(batch: Any) -> Any:
+        return more.batch_and_pad(batch, batch_size=4, pad_value=0)
+
+    return [
+        (theirs.map_with_index(lambda n, x: (n, x)), ours.enumerate()),
+        (theirs[1::3], ours.shard(3, 1)),
+        (theirs[2:9], ours.skip(2).take(7)),
+        (theirs.batch(3, batch_fn=sum), ours.list_batch(3).map(sum)),
+        (theirs.to_iter_dataset().batch(4, batch_fn=padded), ours.pad_to_cardinality(12).batch(4).map(lambda x, _: x)),
+        (theirs.to_iter_dataset().apply(Copies()), ours.map(lambda n: [n] * (n % 3)).unbatch()),
+        (package.MapDataset.concatenate([theirs, other]), ours.concatenate(others)),
+        (more.ZipMapDataset([theirs, theirs]), ad.Dataset.zip(ours, ours)),
+        (more.LimitIterDataset(theirs.to_iter_dataset(), 3), ours.take(3)),
+        (more.RebatchIterDataset(theirs.to_iter_dataset().batch(3), 4), ours.batch(3).rebatch(4)),
+        (
+            more.InterleaveIterDataset([theirs.to_iter_dataset(), other.to_iter_dataset()], cycle_length=2),
+            ad.Dataset.from_iterable([ours, others]).interleave(same, cycle_length=2),
+        ),
+        (
+            more.ConcatThenSplitIterDataset(packed, length_struct={"inputs": 6}),
+            tokens.pack_sequences(6, strategy="concat_then_split"),
+        ),
+        (
+            package.MapDataset.source(rows).to_iter_dataset().batch(4),
+            ad.Dataset.from_source(rows).batch(4),
+        ),
+    ]
+
+
+def hugging_face_pairs() -> list[tuple[Any, ad.Dataset[Any]]]:
+    package = pytest.importorskip("datasets")
+    theirs, other = [package.Dataset.from_dict({"x": [*numbers]}) for numbers in (NUMBERS, OTHER)]
+    named = other.rename_column("x", "y").select(range(3))
+    ours, others = ad.Dataset.from_source(theirs), ad.Dataset.from_source(other)
+    turns = ad.Dataset.range(2).repeat()
+
+    def add(row: Names) -> Names:
+        return {"double": 2 * row["x"]}
+
+    return [
+        (theirs.map(add), ours.map(lambda row: {**row, **add(row)})),
+        (theirs.select(range(3)), ours.take(3)),
+        (theirs.skip(3), ours.skip(3)),
+        (package.concatenate_datasets([theirs, other]), ours.concatenate(others)),
+        (
+            package.concatenate_datasets([theirs.select(range(3)), named], axis=1),
+            ad.Dataset.zip(ours.take(3), ad.Dataset.from_source(named)).map(lambda a, b: {**a, **b}),
+        ),
+        (package.interleave_datasets([other, theirs]), ad.Dataset.choose_from_datasets([others, ours], turns)),
+        (
+            package.interleave_datasets([theirs, other], stopping_strategy="all_exhausted_without_replacement"),
+            ad.Dataset.choose_from_datasets([ours, others], turns, stop_on_empty_dataset=False),
+        ),
+        (theirs.to_iterable_dataset().repeat(2), ours.repeat(2)),
+    ]
+
+
+def nodes_pairs() -> list[tuple[Any, ad.Dataset[Any]]]:
+    package = pytest.importorskip("torchdata.nodes")
+
+    def source() -> Any:
+        return package.IterableWrapper(NUMBERS)
+
+    ours = ad.Dataset.from_iterable(NUMBERS)
+    return [
+        (package.Loader(package.Batcher(source(), 4)), ours.list_batch(4, drop_remainder=True)),
+        (package.Loader(package.Batcher(source(), 4, drop_last=False)), ours.list_batch(4)),
+        (package.Loader(package.Unbatcher(package.Batcher(source(), 4))), ours.list_batch(4, True).unbatch()),
+    ]
+
+
+def spdl_pairs() -> list[tuple[Any, ad.Dataset[Any]]]:
+    builder, ours = pytest.importorskip("spdl.pipeline").PipelineBuilder, ad.Dataset.from_iterable(NUMBERS)
+
+    def found(*steps: tuple[str, Any]) -> list[Any]:
+        pipeline = builder().add_source(NUMBERS)
+        for name, argument in steps:
+            pipeline = getattr(pipeline, name)(*argument)
+        built = pipeline.add_sink(2).build(num_threads=1)
+        with built.auto_stop():
+            return list(built.get_iterator(timeout=60))
+
+    def even(number: int) -> int | None:
+        return None if number % 2 else number
+
+    def copies(number: int) -> Any:
+        for _ in range(number % 3):
+            yield number
+
+    def fails(number: int) -> int:
+        return 12 // (number % 4)
+
+    return [
+        (found(("pipe", [even])), ours.map(even).filter(lambda item: item is not None)),
+        (found(("pipe", [copies])), ours.map(lambda item: list(copies(item))).unbatch()),
+        (found(("pipe", [fails])), ours.map(fails).ignore_errors()),
+        (found(("aggregate", [4])), ours.list_batch(4)),
+        (found(("aggregate", [4]), ("disaggregate", [])), ours.list_batch(4).unbatch()),
+    ]
+
+
+def plain(element: Any) -> Any:
+    """Return an element of plain Python."""
+    if isinstance(element, dict):
+        return {name: plain(value) for name, value in element.items()}
+    if isinstance(element, (list, tuple)):
+        return [*map(plain, element)]
+    return element.tolist() if hasattr(element, "tolist") else element
+
+
+PAIRS: dict[str, tuple[Callable[[], list[tuple[Any, ad.Dataset[Any]]]], pytest.MarkDecorator]] = {
+    "Grain": (grain_pairs, pytest.mark.integrations),
+    "Hugging Face datasets": (hugging_face_pairs, FORMATS),
+    "torchdata's nodes": (nodes_pairs, pytest.mark.integrations),
+    "SPDL": (spdl_pairs, pytest.mark.integrations),
+}
+
+
+@pytest.mark.filterwarnings("ignore")  # of the other packages
+@pytest.mark.parametrize("title", [pytest.param(title, marks=mark) for title, (_, mark) in PAIRS.items()])
+def test_what_a_table_has_side_by_side_gives_the_same(title: str) -> None:
+    for theirs, ours in PAIRS[title][0]():
+        assert [*map(plain, ours)] == [*map(plain, theirs)], ours
