@@ -25,16 +25,23 @@ from asyncdata.errors import ResumeError, StageError
 from asyncdata.identity.exclusion import left_in
 from asyncdata.persistence.run_log_files import LogFiles
 from asyncdata.persistence.run_log_lines import Delivered, text_of
-from asyncdata.runtime.tickets import Position, Tickets, encode
+from asyncdata.runtime.tickets import Position, Ticket, Tickets, encode
 from asyncdata.states import ResumePoint, shares_of
 
-__all__ = ("FORMAT", "HEAD", "Occasion", "RunLog", "chained")
+__all__ = ("FORMAT", "HEAD", "IN_ANY_ORDER", "WITH_REPLACEMENT", "Occasion", "RunLog", "chained")
 
 FORMAT: Final = 3
 """Logs of format 1 have no orders, and those before 3 no compressed tickets."""
 
 HEAD: Final = ("log", "each", "follows", "begin", "time")
 """What the beginning of a run has besides what all its states share."""
+
+WITH_REPLACEMENT: Final = "with replacement"
+"""What the step of a log says whose records are named by their draws: the number of the batch, its size, the place in
+it, and the index."""
+
+IN_ANY_ORDER: Final = "in any order"
+"""What it says if batches come as they are ready."""
 
 Occasion: TypeAlias = Literal["state", "end", "left", "more"]
 """Why something is written: a state is taken, the data has ended, the iterator was closed, or much has come."""
@@ -109,13 +116,16 @@ class RunLog:
     def add_singly(self, tickets: Tickets, start: int, stop: int) -> None:
         """Note elements whose tickets are not alike."""
         for ticket in tickets.between(start, stop):
-            if isinstance(ticket, Tickets):
-                with suppress(ValueError, OverflowError):
-                    self.noted = self.pending.add_alike(
-                        self.noted, ticket, [len(ticket)], ticket.ordered(0, len(ticket))
-                    )
-                    continue
-            self.add_encoded([encode(ticket)], False)
+            self.add_ticket(ticket)
+
+    def add_ticket(self, ticket: Ticket) -> None:
+        """Note an element: a batch of tickets that are alike together with others of such."""
+        if isinstance(ticket, Tickets):
+            with suppress(ValueError, OverflowError):
+                ordered = ticket.ordered(0, len(ticket))
+                self.noted = self.pending.add_alike(self.noted, ticket, [len(ticket)], ordered)
+                return
+        self.add_encoded([encode(ticket)], False)
 
     def add_encoded(self, found: Sequence[Any], failed: bool) -> None:
         """Note elements by their tickets as JSON."""

@@ -14,6 +14,8 @@ import numpy as np
 
 from asyncdata.errors import ResumeError
 from asyncdata.persistence.run_id import JOB
+from asyncdata.persistence.run_log import IN_ANY_ORDER, WITH_REPLACEMENT
+from asyncdata.recorder.draws import faults_of_draws, times_in_words
 from asyncdata.recorder.log_reader import DAMAGED, Logs, PackedTickets, Run, Step, TicketSpan, rank_words, ticket_of
 from asyncdata.recorder.record_hashes import Hashes, hashes_of_columns, hashes_of_leaves
 from asyncdata.runtime.position_codec import unpack_columns
@@ -66,6 +68,10 @@ class Audit:
     """Steps whose error was raised instead of an element."""
     twice: list[str] = field(default_factory=list[str])
     missing: list[str] = field(default_factory=list[str])
+    drawn: str = ""
+    """How many records came how often, if repeats are intended: a sampler drew them with replacement."""
+    each: str = "once"
+    """How often each record comes in a complete epoch, in words."""
     because: list[str] = field(default_factory=list[str])
     """Why it is not complete, or cannot be known to be."""
     notes: list[str] = field(default_factory=list[str])
@@ -82,9 +88,10 @@ class Audit:
         again = f"; {self.again} steps were repeated after restarts" if self.again else ""
         again += f"; {self.others} steps are of another run, and do not count" if self.others else ""
         failed = f"; {self.failed} steps failed" if self.failed else ""
-        head = f"epoch {self.epoch}: {self.steps} steps, {self.records} records{failed}{again}"
+        drawn = f" drawn with replacement ({self.drawn})" if self.drawn else ""
+        head = f"epoch {self.epoch}: {self.steps} steps, {self.records} records{drawn}{failed}{again}"
         if self.complete:
-            return f"{head}: complete, each once"
+            return f"{head}: complete, each {self.each}"
         lines = [f"not complete, because {reason}" for reason in self.because]
         lines += [f"delivered twice: {words}" for words in self.twice]
         lines += [f"not delivered: {words}" for words in self.missing]
@@ -168,10 +175,7 @@ class EpochAudit:
         self.found.records = sum(self.sizes)
         pairs = zip(self.places, self.tickets, strict=True)
         self.found.delivered = [pair for pair in pairs if pair[0] not in self.failed]
-        if not self.has_step("window("):
-            self.find_twice()
-        elif self.expected is None:
-            self.found.because.append("window() may give records several times: compare it with the pipeline")
+        self.check_repeats()
         if self.has_step("cache(", "snapshot(") and any(len(runs) > 1 for runs in self.generations[0].runs.values()):
             self.found.because.append("a run resumed, and elements of a cache then have other names than before")
         if self.expected is not None:
@@ -179,6 +183,18 @@ class EpochAudit:
                 self.compare(self.expected)
             except ResumeError as error:  # the logs are of another pipeline
                 self.found.because.append(str(error))
+
+    def check_repeats(self) -> None:
+        """Look for records, or draws of a sampler, that came twice."""
+        found = self.found
+        if any(WITH_REPLACEMENT in label for label in self.generations[0].plan):
+            found.each = "draw once"
+            self.check_draws()
+        elif not self.has_step("window("):
+            found.each = "once in each turn of repeat" if self.has_step("repeat(") else "once"
+            self.find_twice()
+        elif self.expected is None:
+            self.found.because.append("window() may give records several times: compare it with the pipeline")
 
     def has_step(self, *begins: str) -> bool:
         """Return whether the pipeline has a step whose text begins so."""
@@ -285,6 +301,16 @@ class EpochAudit:
                     f"{of_run(run)}, and the {later.name if later else ''} after it go on from a state of run "
                     f"{words_of_ids(follows)}: give the logs of one run alone"
                 )
+
+    def check_draws(self) -> None:
+        """Look for draws of a sampler that came twice, or not, or in another order; count how often records came."""
+        in_order = not any(IN_ANY_ORDER in label for label in self.generations[0].plan)
+        records = list[Any]()
+        for rank, some in groupby(self.found.delivered, lambda pair: pair[0].rank):
+            steps = [(place.step, [*leaves_of(ticket)]) for place, ticket in some]
+            records += [leaf[-1] for _, leaves in steps for leaf in leaves]
+            self.found.because += [f"{rank}: {fault}" for fault in faults_of_draws(steps, in_order)]
+        self.found.drawn = times_in_words(records)
 
     def find_twice(self) -> None:
         """Name records that came in two places: those of one hash, if they are equal."""

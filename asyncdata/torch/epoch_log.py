@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from asyncdata.persistence.run_id import run_id
-from asyncdata.persistence.run_log import Occasion, RunLog
+from asyncdata.persistence.run_log import IN_ANY_ORDER, WITH_REPLACEMENT, Occasion, RunLog
+from asyncdata.runtime.tickets import decode
 from asyncdata.states import VERSION
+from asyncdata.torch.sampler_attributes import samplers
 
 __all__ = ("EpochLog",)
 
@@ -22,7 +24,11 @@ class EpochLog:
         self.shares = shares_of(loader)
         sampler, dataset = type(loader.index_sampler).__name__, loader.dataset
         count = f" of {len(dataset)}" if hasattr(dataset, "__len__") else ""
-        plan = [f"{type(dataset).__name__}{count}", f"DataLoader({sampler}, batch_size={loader.batch_size})"]
+        self.draws = any(getattr(one, "replacement", False) is True for _, one in samplers(loader.index_sampler))
+        """Whether a sampler draws with replacement, so that each draw is named, and not the record alone."""
+        order = "" if loader.in_order else f", {IN_ANY_ORDER}"
+        how = f", {WITH_REPLACEMENT}{order}" if self.draws else ""
+        plan = [f"{type(dataset).__name__}{count}", f"DataLoader({sampler}, batch_size={loader.batch_size}{how})"]
         self.header = {"version": VERSION, "plan": plan, "seeds": list[Any](), "shares": self.shares, "epoch": epoch}
         self.ids = [run_id()] if saved is None else [*saved.get("run", ())]
         """Those of the run that it goes on with: none if that was not recorded."""
@@ -38,7 +44,12 @@ class EpochLog:
         """Note a batch that is given as this step, by the number by which it was asked for."""
         ticket = ticket_of(self.asked.pop(number, None))
         if self.run is not None:
-            self.run.add_encoded([ticket], failed)
+            if ticket is not None and self.draws:
+                ticket = draws_of(number, ticket)
+            if ticket is None or failed:
+                self.run.add_encoded([ticket], failed)
+            else:
+                self.run.add_ticket(decode(ticket))
             if self.run.is_long():
                 self.write("more")
 
@@ -57,6 +68,15 @@ def shares_of(loader: Any) -> list[list[int]]:
         if type(count) is int and type(rank) is int:
             return [[count, rank]]
     return []
+
+
+def draws_of(number: int, ticket: Any) -> Any:
+    """Return the ticket of a batch with each index as a draw: number of the batch, its size, place in it, and index."""
+    indices = cast("list[Any]", ticket["of"] if isinstance(ticket, dict) else [ticket])
+    if any(type(index) is not int for index in indices):
+        return None
+    draws = [[number, len(indices), place, index] for place, index in enumerate(indices)]
+    return {"of": draws} if isinstance(ticket, dict) else draws[0]
 
 
 def ticket_of(index: Any) -> Any:

@@ -442,3 +442,23 @@ def test_a_log_is_a_file_or_objects() -> None:
     for wrong in (3, "s3://ann:secret@host/run.jsonl", "https://example.org/run.jsonl", "sftp://example.org/run.jsonl"):
         with pytest.raises(ad.PlanError, match="must be the path of a file of this machine, as 'run.jsonl', of an obj"):
             ad.Options(record=wrong)  # type: ignore[arg-type]
+
+
+def test_repeats_that_the_pipeline_asks_for_are_no_fault_and_one_more_is(tmp_path: Path) -> None:
+    log = tmp_path / "run.jsonl"
+    turns = ad.Dataset.range(20).shuffle(seed=1).repeat(2).batch(4).with_options(ad.Options(record=log))
+    train(turns, train(turns, most=5))
+    (found,) = seen(tmp_path)
+    assert str(found).endswith(": complete, each once in each turn of repeat")
+    log.unlink()
+    channel = ad.Channel()
+    channel.send_nowait([*range(12)])
+    channel.close()
+    replayed = ad.Dataset.from_channel(channel, window=4, replay=3, sample="uniform", seed=1).batch(4)
+    train(replayed.with_options(ad.Options(record=log)), every=1000)
+    (found,) = seen(tmp_path)
+    assert str(found) == "epoch 0: 9 steps, 36 records: complete, each once"  # of each of three draws
+    rewritten(log, repeat)
+    (found,) = seen(tmp_path)
+    assert not found.complete
+    assert "delivered twice" in str(found)
