@@ -1,14 +1,15 @@
 """Logs: a file that says, for each step of a run, which elements were delivered, written with each state.
 
 A log is text, one JSON value a line. Each run, from its start or from a state, begins with a dict: what all its states
-share, how many elements had been delivered before (`begin`) and the time. A list follows for each element: its number
-in the epoch, its ticket as in an origin, or `null` if that is not known, and a third item, 1, if it failed; or a dict
-for many that are alike: the first one and how many they are (`steps`), how many members each has if they are batches
-(`each`), and the tickets of all (`of`), or their places in an order that can be computed again, which a dict before it
-describes (`order`, a hash of it). A dict says where the run continues after so many elements (`at`, `position`),
-as in a state. All that is written at once ends with a dict that says why (`state`, `end`, `left`, `more`), after how
-many elements, and has a hash of the run up to there: so a damaged file, or one that two runs wrote at once, is seen. A
-run that goes on in another part begins there in the same way, with the last hash of the part before (`follows`).
+share, how many elements had been delivered before (`begin`), the time, and which of several processes it is (`rank`). A
+list follows for each element: its number in the epoch, its ticket as in an origin, or `null` if that is not known, and
+a third item, 1, if it failed; or a dict for many that are alike: the first one and how many they are (`steps`), how
+many members each has if they are batches (`each`), and the tickets of all (`of`), or their places in an order that can
+be computed again, which a dict before it describes (`order`, a hash of it). A dict says where the run continues after
+so many elements (`at`, `position`), as in a state. All that is written at once ends with a dict that says why (`state`,
+`end`, `left`, `more`), after how many elements, and has a hash of the run up to there: so a damaged file, or one that
+two runs wrote at once, is seen. A run that goes on in another part begins there in the same way, with the last hash of
+the part before (`follows`).
 """
 
 from __future__ import annotations
@@ -21,19 +22,20 @@ from hashlib import blake2b
 from threading import RLock
 from typing import Any, Final, Literal, Self, TypeAlias
 
-from asyncdata.errors import ResumeError, StageError
+from asyncdata.errors import PlanError, ResumeError, StageError
 from asyncdata.identity.exclusion import left_in
 from asyncdata.persistence.run_log_files import LogFiles
 from asyncdata.persistence.run_log_lines import Delivered, text_of
 from asyncdata.runtime.tickets import Position, Ticket, Tickets, encode
 from asyncdata.states import ResumePoint, shares_of
+from asyncdata.system.rank import this_rank
 
 __all__ = ("FORMAT", "HEAD", "IN_ANY_ORDER", "WITH_REPLACEMENT", "Occasion", "RunLog", "chained")
 
 FORMAT: Final = 3
 """Logs of format 1 have no orders, and those before 3 no compressed tickets."""
 
-HEAD: Final = ("log", "each", "follows", "begin", "time")
+HEAD: Final = ("log", "each", "follows", "begin", "time", "rank")
 """What the beginning of a run has besides what all its states share."""
 
 WITH_REPLACEMENT: Final = "with replacement"
@@ -180,8 +182,16 @@ class RunLog:
         time = datetime.now(UTC).isoformat(timespec="microseconds")
         each = {"each": list(self.each)} if self.each else {}
         begin, follows = (self.begin, {}) if self.last is None else (self.last[0], {"follows": self.chain.hex()})
-        line = text_of({"log": FORMAT, **header, **each, **follows, "begin": begin, "time": time})
+        line = text_of({"log": FORMAT, **header, **each, **follows, "begin": begin, "time": time, **rank()})
         return [line] if follows else [line, *at(begin, lambda: self.first)]
+
+
+def rank() -> dict[str, list[int]]:
+    """Return which of how many processes this one is, if it is one of several: it may read all that others read."""
+    with suppress(PlanError):
+        world, number = this_rank()
+        return {"rank": [number, world]} if world > 1 else {}
+    return {}
 
 
 def ends_in_order(tickets: Tickets) -> bool:

@@ -252,6 +252,10 @@ class EpochAudit:
                 if not over if later is None else later.each[place] != begin:  # else it gave nothing
                     because.append(f"{rank_words(shares)} has no log")
                 continue
+            readers = sorted({run.process[0] for run in runs if run.process and run.begin == begin})
+            if len(readers) > 1 and rank_words(shares) == rank_words(()):
+                words = " and ".join(f"rank {number}" for number in readers[:MOST])
+                because.append(f"{words} each read all of it: give each a share, as shard() does, or record one alone")
             if later is not None and max(run.time for run in runs) > min(run.time for run in later.all_runs):
                 because.append(f"{runs[0].rank} went on after {later.name} had begun from its state")
             steps, ended = self.chain(runs)

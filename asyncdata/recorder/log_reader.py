@@ -136,6 +136,11 @@ class Run:
         return str(self.header.get("time", ""))
 
     @property
+    def process(self) -> tuple[int, ...]:
+        """Which of how many processes read it, as the launcher said; nothing if it was one alone."""
+        return tuple(self.header.get("rank", ()))
+
+    @property
     def rank(self) -> str:
         """The share, for people."""
         return rank_words(self.shares)
@@ -169,7 +174,22 @@ def read_logs(paths: Sequence[str]) -> Logs:
         logs.runs.extend(reader.runs(lines))
         if not reader.sealed:
             logs.faults.append(f"{path} has no run that can be read")
+    leave_out_copies(logs)
     return logs
+
+
+def leave_out_copies(logs: Logs) -> None:
+    """Count each run once, where a file and a copy of it are there: by what has the most of it."""
+    same, gone = dict[Any, list[Run]](), set[int]()
+    for run in logs.runs:
+        same.setdefault((run.time, run.shares, run.epoch, run.begin, run.ids), []).append(run)
+    for copies in same.values():
+        most = max(copies, key=lambda run: (len(run.steps), run.ended is not None))
+        for run in copies:
+            if run is not most and run.header == most.header:
+                logs.notes.append(f"{run.path} has a copy of a run in {most.path}: it counts once")
+                gone.add(id(run))
+    logs.runs = [run for run in logs.runs if id(run) not in gone]
 
 
 @dataclass
@@ -385,7 +405,7 @@ def is_header(header: Mapping[str, Any]) -> bool:
         isinstance(some, list) and {*map(type, cast("list[Any]", some))} <= {str} for some in (header["plan"], run)
     )
     counts = isinstance(each, list) and numbers(each, len(cast("list[Any]", each)))
-    begun = is_natural(header["begin"]) and is_natural(header["epoch"])
+    begun = is_natural(header["begin"]) and is_natural(header["epoch"]) and numbers(header.get("rank", [0, 1]), 2)
     return pairs and 0 < ranks <= MOST_RANKS and named and counts and begun
 
 

@@ -462,3 +462,19 @@ def test_repeats_that_the_pipeline_asks_for_are_no_fault_and_one_more_is(tmp_pat
     (found,) = seen(tmp_path)
     assert not found.complete
     assert "delivered twice" in str(found)
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "z.jsonl"])
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_copy_of_a_log_is_not_read_as_another_run(tmp_path: Path, name: str, whole: bool) -> None:
+    log = tmp_path / "run.jsonl"
+    with pipeline(log).iterate() as batches:
+        for step, _ in enumerate(batches):
+            if step == 9:
+                batches.state_dict()
+                (tmp_path / name).write_bytes(log.read_bytes())
+    if whole:
+        (tmp_path / name).write_bytes(log.read_bytes())
+    (found,) = seen(tmp_path)
+    assert (found.complete, found.again, found.steps) == (True, 0, 25), str(found)
+    assert "a copy of a run in" in found.notes[0]

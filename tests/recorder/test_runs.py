@@ -129,3 +129,23 @@ def test_a_log_and_a_state_without_an_id_go_on_as_before(tmp_path: Path, process
     assert "has no step 0 to 6 in its log" in str(seen(tmp_path))
     with pytest.raises(ad.ResumeError, match="checksum|run"):
         read(plain, state={**state, "run": 7})
+
+
+def test_processes_that_each_read_everything_are_not_one_that_was_started_again(
+    tmp_path: Path, process: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    for rank in range(2):
+        process("7")
+        monkeypatch.setenv("RANK", str(rank))
+        read(pipeline(tmp_path / "run.jsonl"))
+    found = seen(tmp_path)
+    assert found.because == [
+        "rank 0 and rank 1 each read all of it: give each a share, as shard() does, or record one alone"
+    ]
+    (tmp_path / "run.jsonl").unlink()
+    state = read(pipeline(tmp_path / "run.jsonl"), 7)
+    monkeypatch.setenv("RANK", "0")  # which may have another number after a restart
+    assert "rank" not in pipeline(tmp_path / "run.jsonl").state_before(5)
+    read(pipeline(tmp_path / "run.jsonl"), state=state)
+    assert seen(tmp_path).complete
