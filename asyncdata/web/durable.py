@@ -307,8 +307,9 @@ class DurableChannel(Closable):
     def trim(self, state: Mapping[str, Any]) -> int:
         """Remove what a pipeline that resumes from `state` does not read again; return how many bytes that frees.
 
-        Call it when `state`, or the checkpoint that contains it, is saved. Only complete segments are removed, and the
-        last one stays.
+        Call it when `state`, or the checkpoint that contains it, is saved. Segments of `segment_bytes` are removed as a
+        whole, and the last one stays: a channel that is smaller than a segment keeps all. When a channel is full, it
+        begins another segment, so that the last one can be removed too.
 
         >>> import tempfile
         >>> import asyncdata as ad

@@ -21,7 +21,17 @@ import pytest
 
 from tests.ports import reserved_ports
 
-__all__ = ("KafkaServer", "Server", "kafka_server", "moto_server", "nats_server", "redis_server")
+__all__ = (
+    "KafkaServer",
+    "Server",
+    "confluent_producer",
+    "kafka_server",
+    "mock_cluster",
+    "moto_server",
+    "nats_server",
+    "oldest_offset",
+    "redis_server",
+)
 
 
 class Server:
@@ -181,3 +191,33 @@ def kafka_server() -> Iterator[KafkaServer]:
             yield server
         finally:
             server.kill()
+
+
+@contextmanager
+def confluent_producer(servers: str, **more: Any) -> Iterator[Any]:
+    """A producer of librdkafka."""
+    confluent = pytest.importorskip("confluent_kafka")
+    producer = confluent.Producer({"bootstrap.servers": servers, "log_level": 0, **more})
+    try:
+        yield producer
+    finally:
+        producer.close()
+
+
+@contextmanager
+def mock_cluster(brokers: int) -> Iterator[str]:
+    """A cluster of librdkafka, which keeps 5 MiB of each partition; its servers."""
+    with confluent_producer("none", **{"test.mock.num.brokers": brokers}) as cluster:
+        found = cluster.list_topics(timeout=60).brokers.values()
+        assert len(found) == brokers
+        yield ",".join(f"{one.host}:{one.port}" for one in found)
+
+
+def oldest_offset(servers: str, partition: int = 0) -> int:
+    """Return the offset of the oldest record of a partition of the topic `numbers`."""
+    client = pytest.importorskip("confluent_kafka")
+    reader = client.Consumer({"bootstrap.servers": servers, "group.id": "offsets", "log_level": 0})
+    try:
+        return reader.get_watermark_offsets(client.TopicPartition("numbers", partition), timeout=60)[0]
+    finally:
+        reader.close()

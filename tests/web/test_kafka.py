@@ -10,7 +10,6 @@ import ssl
 import subprocess
 import traceback
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from importlib import import_module
 from itertools import islice
 from pathlib import Path
@@ -23,7 +22,7 @@ from asyncdata.checkpoint import merge_states
 from asyncdata.web import kafka_topic
 from tests.ports import reserved_ports
 from tests.web.gates import Gate, SaslGate, virtual_pauses
-from tests.web.queue_servers import KafkaServer, kafka_server
+from tests.web.queue_servers import KafkaServer, confluent_producer, kafka_server, mock_cluster, oldest_offset
 
 pytestmark = [pytest.mark.web, pytest.mark.usefixtures("nothing_left")]
 
@@ -122,45 +121,32 @@ def test_merged_states_begin_with_new_records_where_nothing_was_read(broker: Kaf
 def test_a_cluster_of_several_brokers_that_tells_only_of_topics_asked_for() -> None:
     """As Apache Kafka's, and unlike the broker of the other tests."""
     with mock_cluster(3) as servers, confluent_producer(servers) as producer:
-        send(producer, range(60))
-        partitions = producer.list_topics("numbers", timeout=60).topics["numbers"].partitions.values()
-        assert len({one.leader for one in partitions}) > 1
-        ds = ad.Dataset.from_kafka(servers, "numbers").shuffle(8, seed=1)
+        topic = next(name for name in map("numbers{}".format, count()) if len(leaders_of(producer, name)) > 1)
+        send(producer, range(60), topic)
+        ds = ad.Dataset.from_kafka(servers, topic).shuffle(8, seed=1)
         with ds.iterate() as records:
             found = values(next(records) for _ in range(23))
             state = json.loads(json.dumps(records.state_dict()))
-        assert ad.web.commit_kafka(servers, "numbers", state, "trainers").keys() == {0, 1, 2, 3}
-        send(producer, range(60, 80))
-        ended = ad.Dataset.from_kafka(servers, "numbers", follow=False).shuffle(8, seed=1)
+        assert ad.web.commit_kafka(servers, topic, state, "trainers").keys() == {0, 1, 2, 3}
+        send(producer, range(60, 80), topic)
+        ended = ad.Dataset.from_kafka(servers, topic, follow=False).shuffle(8, seed=1)
         assert sorted([*found, *values(ended.iterate(state=state))]) == [*range(80)]
         with pytest.raises(ad.PlanError, match="there is no such topic"):
             list(ad.Dataset.from_kafka(servers, "others", follow=False))
 
 
-def send(producer: Any, numbers: Iterable[int]) -> None:
+def leaders_of(producer: Any, topic: str) -> set[int]:
+    """Return which brokers lead partitions of a topic, which is made if it is not there."""
+    while True:
+        partitions = producer.list_topics(topic, timeout=60).topics[topic].partitions.values()
+        if len(partitions) == 4:
+            return {one.leader for one in partitions}
+
+
+def send(producer: Any, numbers: Iterable[int], topic: str) -> None:
     for number in numbers:
-        producer.produce("numbers", b"%d" % number, partition=number % 4)
+        producer.produce(topic, b"%d" % number, partition=number % 4)
     assert producer.flush(60) == 0
-
-
-@contextmanager
-def confluent_producer(servers: str, **more: Any) -> Iterator[Any]:
-    """A producer of librdkafka."""
-    confluent = pytest.importorskip("confluent_kafka")
-    producer = confluent.Producer({"bootstrap.servers": servers, "log_level": 0, **more})
-    try:
-        yield producer
-    finally:
-        producer.close()
-
-
-@contextmanager
-def mock_cluster(brokers: int) -> Iterator[str]:
-    """A cluster of librdkafka; its servers."""
-    with confluent_producer("none", **{"test.mock.num.brokers": brokers}) as cluster:
-        found = cluster.list_topics(timeout=60).brokers.values()
-        assert len(found) == brokers
-        yield ",".join(f"{one.host}:{one.port}" for one in found)
 
 
 def test_the_marks_of_transactions_are_no_records_and_none_is_lost_at_them(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -458,3 +444,35 @@ def test_a_broker_that_stays_away_is_given_up(monkeypatch: pytest.MonkeyPatch) -
             broker.kill()
             with pytest.raises(ConnectionError):
                 next(records)
+
+
+def test_records_that_a_broker_removed_are_counted_if_they_were_unread() -> None:
+    """This one keeps 5 MiB of each partition."""
+    with mock_cluster(1) as servers, confluent_producer(servers) as producer:
+
+        def produce(numbers: range) -> None:
+            for number in numbers:
+                producer.produce("numbers", b"%d" % number + b" " * 100_000, partition=0)
+                producer.flush(60)
+
+        produce(range(40))
+        ds = ad.Dataset.from_kafka(servers, "numbers", follow=False)
+        with ds.iterate() as records:
+            assert values(next(records) for _ in range(30)) == [*range(30)]
+            read = records.state_dict()
+        with ds.shuffle(8, seed=1).iterate() as records:
+            next(records)
+            held = records.state_dict()
+        produce(range(40, 75))
+        oldest = oldest_offset(servers)
+        assert 0 < oldest <= 30
+        assert values(ds.iterate(state=read)) == [*range(30, 75)]  # what was read is not missed
+        produce(range(75, 120))
+        oldest = oldest_offset(servers)
+        assert oldest > 30
+        with ds.iterate(state=read) as records:
+            with pytest.raises(ad.DataLossError, match=f"{oldest - 30} records of partition 0 were removed"):
+                next(records)
+            assert values(records) == [*range(oldest, 120)]
+        with pytest.raises(ad.ResumeError, match="was removed"):
+            list(ds.shuffle(8, seed=1).iterate(state=held))

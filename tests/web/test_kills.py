@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+from itertools import product
 from pathlib import Path
 
 import pytest
 
-from tests.web.kills import QUEUES, VICTIMS, kill
+from tests.web.kills import QUEUES, UNKILLED, VICTIMS, kill
 
 pytestmark = [pytest.mark.web, pytest.mark.usefixtures("nothing_left")]
 
 
-@pytest.mark.parametrize("victim", VICTIMS)
-@pytest.mark.parametrize("queue", QUEUES)
+@pytest.mark.parametrize(("queue", "victim"), [case for case in product(QUEUES, VICTIMS) if case not in UNKILLED])
 def test_each_acknowledged_item_is_trained_on_or_kept_as_a_bad_one_once(
     queue: str, victim: str, tmp_path: Path
 ) -> None:

@@ -17,6 +17,13 @@ from typing import Any, TypeAlias
 
 from tests.web.programs.numbers_sent import PARTITIONS, body_of
 
+PADDING = 100_000
+UNREAD = 40
+"""How many numbers may be unread: the broker keeps 5 MiB of a partition, which is about 50 of them."""
+
+LEAST = {"trimmed": 200}
+"""How many numbers are sent at least, so that some are removed."""
+
 Send: TypeAlias = Callable[[int], Awaitable[None]]
 """Has a queue store a number, which it may have stored already; `OSError` if that is not known."""
 
@@ -60,12 +67,14 @@ async def nats(port: int) -> AsyncGenerator[Send]:
 class KafkaSender:
     """Produces without retries of its own, and reads whether a record is there where that is not known."""
 
-    def __init__(self, servers: str, topic: str) -> None:
+    def __init__(self, servers: str, topic: str, padding: bytes = b"") -> None:
+        self.padding = padding
         self.client = import_module("confluent_kafka")
         self.topic = topic
         how = {"bootstrap.servers": servers, "log_level": 0, "reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 50}
         self.producer = self.client.Producer({**how, "retries": 0, "message.timeout.ms": 60_000, "linger.ms": 0})
         once = {"group.id": "sender", "enable.auto.commit": False, "enable.partition.eof": True}
+        once["auto.offset.reset"] = "earliest"
         self.reader = self.client.Consumer({**how, **once})
         self.behind: dict[int, int] = {}
         """The offsets behind what was found or acknowledged."""
@@ -94,7 +103,9 @@ class KafkaSender:
         if (self.failed is not None or partition not in self.behind) and self.is_there(number):
             self.failed = None
             return
-        self.producer.produce(self.topic, body_of(number), b"%d" % number, partition, on_delivery=self.told)
+        self.producer.produce(
+            self.topic, body_of(number) + self.padding, b"%d" % number, partition, on_delivery=self.told
+        )
         self.producer.flush()
         if self.failed is not None:
             raise OSError(self.failed)
@@ -105,6 +116,21 @@ async def kafka(servers: str, topic: str) -> AsyncGenerator[Send]:
     await asyncio.sleep(0)
     sender = KafkaSender(servers, topic)
     yield sender.send
+    sender.reader.close()
+
+
+@asynccontextmanager
+async def trimmed(servers: str, topic: str, saved: str) -> AsyncGenerator[Send]:
+    """Send large records, of which the broker removes the oldest, not more than it keeps before they are trained on."""
+    sender = KafkaSender(servers, topic, b" " * PADDING)
+
+    async def send(number: int) -> None:
+        done = len(json.loads(Path(saved).read_text())["trained"]) if Path(saved).exists() else 0
+        if number > done * 10 // 8 + UNREAD:
+            raise OSError("the trainer is behind")
+        await sender.send(number)
+
+    yield send
     sender.reader.close()
 
 
@@ -124,7 +150,7 @@ async def channel(url: str) -> AsyncGenerator[Send]:
         yield send
 
 
-QUEUES = {"redis": redis, "nats": nats, "kafka": kafka, "channel": channel}
+QUEUES = {"redis": redis, "nats": nats, "kafka": kafka, "trimmed": trimmed, "channel": channel}
 
 
 async def main(queue: str, address: str, notes: str) -> None:
@@ -133,7 +159,7 @@ async def main(queue: str, address: str, notes: str) -> None:
     number = len(Path(notes).read_text().splitlines()) if Path(notes).exists() else 0
     with open(notes, "a") as acknowledged:
         async with QUEUES[queue](*json.loads(address)) as send:
-            while not (ending.is_set() and number % 10 == 3):
+            while not (ending.is_set() and number % 10 == 3 and number > LEAST.get(queue, 0)):
                 try:
                     await send(number)
                 except OSError:

@@ -65,7 +65,7 @@ def batches_of(numbers: Any) -> Any:
 
 
 def read(message: Any) -> int:
-    body: bytes = message if isinstance(message, bytes) else message.get("n") or message["value"]
+    body: bytes = (message if isinstance(message, bytes) else message.get("n") or message["value"]).strip()
     try:
         return checked(int(body))
     except ValueError:
@@ -158,7 +158,8 @@ def ignore_ends() -> None:
 
 
 def main(queue: str, address: str, path: str, letters: str, count: str = "inf") -> None:
-    where, training = json.loads(address), Training(path, float(count), PARTITIONS if queue == "kafka" else 1)
+    shares = PARTITIONS if queue in ("kafka", "trimmed") else 1
+    where, training = json.loads(address), Training(path, float(count), shares)
     source: Any
     match queue:
         case "channel":
@@ -172,8 +173,9 @@ def main(queue: str, address: str, path: str, letters: str, count: str = "inf") 
             training.trim = trim_nats(*where)
             source = ad.Dataset.from_nats(f"nats://127.0.0.1:{where[0]}", "numbers", follow=training.follow)
         case _:
-            ignore_ends()
-            source = ad.Dataset.from_kafka(*where)
+            if queue == "kafka":
+                ignore_ends()
+            source = ad.Dataset.from_kafka(*where[:2])
     asyncio.run(run_queue(training, source, letters))
 
 
