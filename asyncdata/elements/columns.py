@@ -9,7 +9,7 @@ from typing import Any, Final, cast, final
 import numpy as np
 import numpy.typing as npt
 
-from asyncdata.elements.column_store import ColumnStore, IntegerColumn, LazyColumnStore
+from asyncdata.elements.column_store import BorrowedColumns, ColumnStore, IntegerColumn, LazyColumnStore
 from asyncdata.elements.nullable_column import NullableColumn
 from asyncdata.elements.structure import (
     are_objects,
@@ -161,6 +161,11 @@ class ColumnBatch:
         return ColumnBatch.of_store(LazyColumnStore(rows, weight, elements, value))
 
     @staticmethod
+    def borrowed(value: Any, rows: int) -> ColumnBatch:
+        """Return rows of arrays, some of them read-only memory of another package; the arrays in elements are not."""
+        return ColumnBatch.of_store(BorrowedColumns(value, rows))
+
+    @staticmethod
     def of_store(store: ColumnStore) -> ColumnBatch:
         """Return all rows of a store."""
         columns = ColumnBatch.__new__(ColumnBatch)
@@ -221,26 +226,26 @@ class ColumnBatch:
     def singly(self) -> list[Any]:
         if self.store.objects:
             return self.elements()
-        return rows_of(map_leaves(lambda leaf, _: [row.copy() for row in self.leaf(leaf)], self.store.value), len(self))
+        return rows_of(map_leaves(lambda leaf, _: [row.copy() for row in self.leaf(leaf)], self.store.raw), len(self))
 
     @property
     def complete(self) -> bool:
         """Whether the arrays contain all of the elements: not for objects of classes, which another process may not
         know, nor for dicts that a consumer may have changed."""
-        if self.store.objects or type(self.store.value) is np.ndarray:
+        if self.store.objects or type(self.store.raw) is np.ndarray:
             return self.integers or not self.store.objects
-        return self.store.items is None and tells_all(self.store.value)
+        return self.store.items is None and tells_all(self.store.raw)
 
     @property
     def weight(self) -> int:
         """The bytes of an element, as far as they are known."""
         store = self.store
-        return store.weight if isinstance(store, LazyColumnStore) else max(1, nbytes(store.value) // store.rows)
+        return store.weight if isinstance(store, LazyColumnStore) else max(1, nbytes(store.raw) // store.rows)
 
     @property
     def bare(self) -> bool:
         """Whether elements are rows of one shared array, which are cheap to make and to stack."""
-        return not self.store.owned and (self.integers or isinstance(self.store.value, np.ndarray))
+        return not self.store.owned and (self.integers or isinstance(self.store.raw, np.ndarray))
 
     @property
     def value(self) -> Any:
@@ -259,14 +264,14 @@ class ColumnBatch:
         """Return consecutive parts as one structure, in new arrays."""
         if len(parts) == 1:
             return parts[0].batch()
-        found = concatenated(parts, [part.store.value for part in parts])
+        found = concatenated(parts, [part.store.raw for part in parts])
         return stack([element for part in parts for element in part]) if found is None else restacked(found)
 
     def batch(self) -> Any:
         """Return these rows as one structure, in new arrays."""
         if self.given():
             return restacked(self.value)
-        return map_leaves(lambda leaf, where: batch_of_leaf(self.leaf(leaf), where, owned_copies), self.store.value)
+        return map_leaves(lambda leaf, where: batch_of_leaf(self.leaf(leaf), where, owned_copies), self.store.raw)
 
     def small_batches(self, stops: Sequence[int]) -> list[Any]:
         """Return copies of the rows up to each of `stops`, all at once; nothing unless they are small."""
@@ -275,7 +280,7 @@ class ColumnBatch:
         begin = self.start
         spans = [slice(begin + start, begin + stop) for start, stop in zip(chain((0,), stops), stops, strict=False)]
         try:
-            return copies(self.store.value, spans)
+            return copies(self.store.raw, spans)
         except (MemoryError, StructureError):  # the batch raises it, in its place
             return []
 
@@ -285,7 +290,7 @@ class ColumnBatch:
         if len(parts) < FEW or sum([len(part) * part.weight for part in parts]) > SMALL * len(parts):
             return parts
         try:
-            found = concatenated(parts, [part.store.value for part in parts])
+            found = concatenated(parts, [part.store.raw for part in parts])
         except MemoryError:  # the batch raises it, in its place
             return parts
         return parts if found is None else [ColumnBatch(found, sum(map(len, parts)), owned=True)]

@@ -11,6 +11,7 @@ from typing import Any, Final, cast
 import numpy as np
 import numpy.typing as npt
 
+from asyncdata.elements.column_store import writable
 from asyncdata.elements.nullable_column import NullableColumn
 from asyncdata.elements.structure import objects, rows_of, stack
 from asyncdata.system.optional_packages import require
@@ -36,8 +37,9 @@ def arrow(module: str, method: str) -> Any:
 def columns_of(table: Any) -> dict[str, Any]:
     """Return a table's columns by name: arrays with a value for each row, and dicts of columns for structs.
 
-    Rows are the values along the first axis. The type of a column decides their form, in each row, list and struct; the
-    table is in docs/formats.md. `stack` of any rows in turn is their batch: an array of objects does not show it.
+    Rows are the values along the first axis, and may be read-only: `ColumnBatch.borrowed` copies what elements need.
+    The type of a column decides their form, in each row, list and struct; the table is in docs/formats.md. `stack` of
+    any rows in turn is their batch: an array of objects does not show it.
     `ValueError` for columns, or fields of a struct, with one name.
     """
     pa = arrow("pyarrow", "columns of Arrow")
@@ -79,7 +81,7 @@ def joined(parts: Sequence[Any]) -> Any:
         arrays = cast("Sequence[Array]", parts)
         if len({(array.dtype, array.shape[1:]) for array in arrays}) == 1:
             return np.concatenate(arrays)
-    return objects([row for part in parts for row in rows_of(part, size_of(part))])
+    return objects([row for part in parts for row in elements_of(part)])
 
 
 def size_of(column: Any) -> int:
@@ -87,6 +89,11 @@ def size_of(column: Any) -> int:
     while isinstance(column, dict):
         column = next(iter(cast("dict[str, Any]", column).values()))
     return len(column)
+
+
+def elements_of(column: Any) -> list[Any]:
+    """Return the values of a column; arrays in them may be changed."""
+    return rows_of(writable(column), size_of(column))
 
 
 def column_of(array: Any) -> Any:
@@ -194,7 +201,7 @@ def with_missing(columns: dict[str, Any], array: Any) -> Any:
     """Return columns unchanged if no row of an Arrow array is missing; else as dicts and None."""
     if not array.null_count:
         return columns
-    rows = zip(rows_of(columns, len(array)), valid_places(array), strict=True)
+    rows = zip(elements_of(columns), valid_places(array), strict=True)
     return objects([row if valid else None for row, valid in rows])
 
 
@@ -216,7 +223,7 @@ def lists(array: Any) -> Array:
 def maps(array: Any) -> Array:
     """Return maps as arrays of their pairs, each a tuple of key and value."""
     keys, values, offsets = pairs_of(array)
-    pairs = objects([*zip(*[rows_of(column_of(part), len(part)) for part in (keys, values)], strict=True)])
+    pairs = objects([*zip(*[elements_of(column_of(part)) for part in (keys, values)], strict=True)])
     return arrays_of_items(pairs, offsets[:-1], offsets[1:], valid_places(array), None)
 
 
@@ -228,17 +235,18 @@ def pairs_of(array: Any) -> tuple[Any, Any, Array]:
 
 
 def arrays_of_items(items: Any, starts: Array, stops: Array, valid: Array, none: Array | None) -> Array:
-    """Return the items from each start to its stop as an array, all as rows of one array if they have one length.
+    """Return the items from each start to its stop as an array, all as rows of one array if they have one length, which
+    may be read-only.
 
     `none` is an empty list of items that make one array, unless one of them is missing; `None` if they are objects.
     """
     if isinstance(items, (dict, NullableColumn)) or (none is None and items.ndim > 1):
-        items = objects(rows_of(items, size_of(items)))
-    rows = cast("Array", items if items.flags.writeable else items.copy())
-    uniform = none is None or rows.dtype != object
+        items = objects(elements_of(items))
+    uniform = none is None or items.dtype != object
     sizes = stops - starts
-    if uniform and len(valid) and valid.all() and (sizes == sizes[0]).all() and sizes.sum() == len(rows):
-        return rows.reshape(len(valid), int(sizes[0]), *rows.shape[1:])
+    if uniform and len(valid) and valid.all() and (sizes == sizes[0]).all() and sizes.sum() == len(items):
+        return items.reshape(len(valid), int(sizes[0]), *items.shape[1:])
+    rows = cast("Array", items if items.flags.writeable else items.copy())
     found = np.empty(len(valid), object)
     for place, (start, stop) in enumerate(zip(starts.tolist(), stops.tolist(), strict=True)):
         if valid[place]:
@@ -286,7 +294,7 @@ def values_of_dictionary(array: Any) -> Any:
 
 def picked(column: Any, places: Array, valid: Array) -> Any:
     """Return the values at some places, each its own; None where it is not valid."""
-    rows = rows_of(column, size_of(column))
+    rows = elements_of(column)
     shared = all(kind in IMMUTABLE or issubclass(kind, np.generic) for kind in set(map(type, rows)))
     if isinstance(column, np.ndarray) and valid.all():
         values = cast("Array", column)
@@ -301,7 +309,7 @@ def union_values(array: Any) -> Array:
     """Return the values of a union, each in the form of its own type."""
     kind = array.type
     columns = [column_of(array.field(place)) for place in range(kind.num_fields)]
-    fields = dict(zip(kind.type_codes, [rows_of(column, size_of(column)) for column in columns], strict=True))
+    fields = dict(zip(kind.type_codes, [elements_of(column) for column in columns], strict=True))
     places = stored(array, 2, np.int32).tolist() if kind.mode == "dense" else range(len(array))
     codes = stored(array, 1, np.int8).tolist()  # `type_codes` of pyarrow are those of the whole, not of a slice
     return objects([fields[code][place] for code, place in zip(codes, places, strict=True)])

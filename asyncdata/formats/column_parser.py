@@ -106,7 +106,7 @@ class ColumnParser:
         size = min(ROWS, self._rows - self._begin)
         self._given, self._some = 0, None
         if size:
-            self._some = ColumnBatch(part_of(self._columns, self._begin, self._begin + size), size)
+            self._some = ColumnBatch.borrowed(part_of(self._columns, self._begin, self._begin + size), size)
             self._begin += size
         else:
             self._columns = None

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, Final, NamedTuple
 
+from asyncdata.elements.column_store import writable
 from asyncdata.errors import DataLossError, PlanError
 from asyncdata.formats.arrow_columns import arrow, columns_of
 from asyncdata.formats.parquet_filters import filter_columns, matching_groups, matching_rows
@@ -45,11 +46,11 @@ HEADER: Final = 100
 class PartsOfFile(SizedFile):
     """Some parts of a file, as a file object for pyarrow."""
 
-    def __init__(self, size: int, parts: Sequence[tuple[int, bytes]]) -> None:
+    def __init__(self, size: int, parts: Sequence[tuple[int, bytes | bytearray]]) -> None:
         super().__init__(size)
-        self._parts = parts
+        self._parts = [(start, memoryview(data)) for start, data in parts]  # of which a part is no copy
 
-    def read(self, size: int = -1, /) -> bytes:
+    def read(self, size: int = -1, /) -> Any:
         stop = self.size if size < 0 else min(self.size, self.at + size)
         for start, data in self._parts:
             if start <= self.at and stop <= start + len(data):
@@ -159,7 +160,7 @@ class Selection:
             if twice := [name for name in self.columns if table.column_names.count(name) > 1]:
                 raise ValueError(f"it has two columns {twice[0]!r}")
             table = table.select(self.columns)
-        return DecodedGroup(columns_of(table), table.num_rows, lost)
+        return DecodedGroup(writable(columns_of(table)), table.num_rows, lost)
 
     def matching(self, table: Any, lost: Mapping[int, str]) -> tuple[Any, Mapping[int, str]]:
         """Return the rows that match, and which of them are lost."""

@@ -28,7 +28,7 @@ MOST_AHEAD: Final = 64 << 20
 """The most bytes that are requested ahead."""
 
 Span: TypeAlias = tuple[int, int]
-Parts: TypeAlias = list[tuple[int, bytes]]
+Parts: TypeAlias = list[tuple[int, bytes | bytearray]]
 
 
 class TableContents:
@@ -55,12 +55,16 @@ class TableContents:
 
     async def read(self, start: int, length: int) -> bytes:
         """Return some bytes of the file that was opened; `DataLossError` if it was replaced."""
+        return bytes(await self.read_counted(start, length))
+
+    async def read_counted(self, start: int, length: int) -> bytearray:
+        """Return some bytes of the file, and count them as read."""
         with retries_counted(self.scope.meter.retried):
             found = await self.read_exactly(start, length)
         self.scope.meter.read += len(found)
         return found
 
-    async def read_exactly(self, start: int, length: int) -> bytes:
+    async def read_exactly(self, start: int, length: int) -> bytearray:
         """Return exactly these bytes; `DataLossError` if the file ends before."""
         found = bytearray()
         runner = self.scope if length > BLOCK_BYTES else None  # small reads request nothing ahead
@@ -72,7 +76,8 @@ class TableContents:
                 found += block
         if len(found) < length:
             raise DataLossError(f"it ends within bytes {start} to {start + length}")
-        return bytes(memoryview(found)[:length])
+        del found[length:]
+        return found
 
     def set_groups(self, groups: Sequence[int], spans: Callable[[int], list[Span]]) -> None:
         """Set which row groups are read, in order, and a function that returns which bytes of one are needed."""
@@ -82,7 +87,7 @@ class TableContents:
         """Return the parts of a row group, each with its offset; call `set_groups` first."""
         assert self._spans is not None
         if not self._at_once:
-            return [(start, await self.read(start, size)) for start, size in self._spans(number)]
+            return [(start, await self.read_counted(start, size)) for start, size in self._spans(number)]
         pending = self._ahead.pop(number, None)
         place = bisect_right(self._groups, number)
         self._request(self._groups[place : place + AHEAD], self._spans)

@@ -119,8 +119,9 @@ class TableRows(IndexedSource):
 
     def spans(self, start: int) -> Iterator[Sequence[int]]:
         """Yield the numbers of rows that are read together in order, up to a multiple of the step."""
-        size, step = self.table.count, self.table.step
+        size = self.table.count
         while start < size:
+            step = self.table.step  # which may grow
             stop = min(size, (start // step + 1) * step)
             yield range(start, stop)
             start = stop

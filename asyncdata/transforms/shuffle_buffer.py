@@ -44,13 +44,13 @@ class ColumnBuffer:
 
     def put(self, parts: Sequence[ColumnBatch]) -> Places | None:
         """Copy rows to free places, and return those; `None` if some rows are of another kind."""
-        if any(part.store.objects or shape_of(part.store.value) != self.shape for part in parts):
+        if any(part.store.objects or shape_of(part.store.raw) != self.shape for part in parts):
             return None
         places = self.free_places(sum(map(len, parts)))
         begin = 0
         for part in parts:
             at = places[begin : begin + len(part)]
-            for leaf, array in zip(self.leaves, leaves_of(part.store.value), strict=True):
+            for leaf, array in zip(self.leaves, leaves_of(part.store.raw), strict=True):
                 leaf[at] = part.leaf(array)
             begin += len(part)
         return places

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import asyncdata as ad
 from asyncdata.elements.columns import ColumnBatch
 from asyncdata.elements.nullable_column import NullableColumn
 from asyncdata.elements.structure import stack
+from asyncdata.transforms.shuffle_buffer import ColumnBuffer
 from tests.marks import first_by_default
 from tests.reference import plain
 
@@ -125,3 +127,41 @@ def test_numbers_beside_a_column_in_which_some_are_missing() -> None:
     assert ColumnBatch.stacked([some[:1], whole]).dtype == np.int64
     assert ColumnBatch.stacked([whole, some]).tolist() == [5, 6, 1, None]
     assert ColumnBatch.stacked([ColumnBatch(np.array([0.5]), 1), some[:1]]).dtype == np.float64
+
+
+def test_read_only_arrays_of_a_package_are_copied_once_and_for_elements_alone() -> None:
+    lent = np.arange(12.0).reshape(6, 2)
+    lent.flags.writeable = False
+    columns = ColumnBatch.borrowed({"x": lent, "y": np.arange(6)}, 6)
+    parts = [columns[:4], columns[4:]]
+    for batch in (columns[1:5].batch(), ColumnBatch.stacked(parts), columns.small_batches([2, 6])[1]):
+        batch["x"][...] = 7
+    assert columns.store.raw["x"] is lent
+    rows = list(columns[1:3])
+    for row in rows:
+        row["x"][0] = 7
+    assert (lent[1:3, 0] == [2, 4]).all()
+    assert columns.store.raw is columns.store.value
+    assert columns.batch()["x"][:3].tolist() == [[0, 1], [7, 3], [7, 5]]  # as elements are rows of the arrays
+
+
+def test_rows_of_read_only_arrays_may_be_changed_behind_each_step() -> None:
+    def of_columns() -> ColumnBatch:
+        lent = np.arange(12.0).reshape(6, 2)
+        lent.flags.writeable = False
+        return ColumnBatch.borrowed({"x": lent}, 6)
+
+    buffer = ColumnBuffer.like(of_columns())
+    assert buffer is not None
+    places = buffer.put([of_columns()])
+    assert places is not None
+    found = {
+        "shuffle": buffer.take(places),
+        "places": of_columns().at([3, 1]),
+        "range": of_columns().at(range(0, 6, 2)),
+        "zip": ColumnBatch({"left": of_columns().value["x"]}, 6),
+        "sent": pickle.loads(pickle.dumps(of_columns()[2:4])),
+        "shared": of_columns().shared(),
+    }
+    for name, columns in found.items():
+        assert all(array.flags.writeable for row in columns for array in row.values()), name

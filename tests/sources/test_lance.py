@@ -6,6 +6,7 @@ import pickle
 import re
 import shutil
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -14,7 +15,7 @@ import numpy as np
 import pytest
 
 import asyncdata as ad
-from asyncdata.sources.lance_table import LanceTable
+from asyncdata.sources.lance_table import FIRST, LanceTable
 from asyncdata.testing import check_resumes
 from tests.marks import first_by_default
 from tests.reference import Failed
@@ -264,6 +265,16 @@ def test_rows_may_be_changed(path: Path) -> None:
         for row in ds:
             row["point"][...] = 7
     assert ad.LanceDataset(path)[0]["point"].tolist() == [0, 1]
+
+
+def test_more_rows_are_read_at_once_from_the_first_epoch_on(tmp_path: Path) -> None:
+    lance.write_dataset(table(3000), tmp_path / "a")
+    ds = ad.LanceDataset(tmp_path / "a")
+    with mock.patch.object(LanceTable, "read", autospec=True, side_effect=LanceTable.read) as read:
+        assert ids(ds) == [*range(3000)]
+    sizes = [len(call.args[1]) for call in read.call_args_list]
+    assert sizes[0] == FIRST
+    assert all(after >= 4 * before for before, after in pairwise(sizes[:-1]))
 
 
 def test_a_table_without_rows(tmp_path: Path) -> None:
