@@ -79,8 +79,8 @@ def run(arguments: Namespace) -> int:
         return 0
     check_file(arguments.loader, "DataLoader")
     turns: dict[str, list[Measured]] = {side: [] for side in SIDES}
-    for side in SIDES * TURNS:
-        turns[side].append(measured_apart(arguments.loader, side, arguments.seconds))
+    for turn, side in enumerate(SIDES * TURNS):
+        turns[side].append(measured_apart(arguments.loader, side, arguments.seconds, turn))
     rows, remarks = rows_of(turns), remarks_of(turns)
     print_table(rows, remarks)
     if arguments.html is not None:
@@ -91,10 +91,17 @@ def run(arguments: Namespace) -> int:
 # one turn
 
 
-def measured_apart(spec: str, side: str, seconds: float) -> Measured:
-    """Return what a turn in a process of its own has found."""
+def measured_apart(spec: str, side: str, seconds: float, turn: int = 0) -> Measured:
+    """Return what a turn in a process of its own has found.
+
+    Under torchrun the processes of all ranks meet at a port for each turn: at the agent's they would find what those of
+    the turn before have left.
+    """
+    environment = {**os.environ}
+    if (port := environment.get("MASTER_PORT", "")).isdecimal():
+        environment |= {"MASTER_PORT": str(int(port) + 1 + turn), "TORCHELASTIC_USE_AGENT_STORE": "False"}
     command = [sys.executable, "-m", "asyncdata", "compare", spec, "--side", side, "--seconds", str(seconds)]
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False, env=environment)
     if done.returncode:
         raise StageError(f"{spec} could not be read with the loader of {side}: see above")
     return Measured(*json.loads(done.stdout.splitlines()[-1]))  # after what the file prints

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import mmap
 import os
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -48,6 +50,18 @@ empty = DataLoader([], 2)
 
 def build():
     return loader
+"""
+
+
+RANKS = """
+import torch
+import torch.distributed
+from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
+
+def loader():
+    torch.distributed.init_process_group("gloo")
+    dataset = TensorDataset(torch.arange(100))
+    return DataLoader(dataset, 4, sampler=DistributedSampler(dataset), num_workers=1)
 """
 
 
@@ -124,6 +138,32 @@ def test_what_cannot_be_compared_is_refused(
 ) -> None:
     assert main(["compare", f"{train}:{name}", "--side", "torch"]) == 2
     assert words in capsys.readouterr().err
+
+
+def test_ranks_meet_at_another_port_in_each_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[tuple[str, str]] = []
+
+    def run(command: list[str], env: dict[str, str], **_: Any) -> subprocess.CompletedProcess[str]:
+        seen.append((env.get("MASTER_PORT", ""), env.get("TORCHELASTIC_USE_AGENT_STORE", "")))
+        return subprocess.CompletedProcess(command, 0, json.dumps(turn([1])))
+
+    monkeypatch.setattr(subprocess, "run", run)
+    monkeypatch.setenv("TORCHELASTIC_USE_AGENT_STORE", "True")
+    for number, port in enumerate(("29500", "29500", "")):
+        monkeypatch.setenv("MASTER_PORT", port)
+        assert compare.measured_apart("train.py:loader", "torch", 1.0, number) == turn([1])
+    assert seen == [("29501", "False"), ("29502", "False"), ("", "True")]
+
+
+@pytest.mark.slow
+def test_ranks_of_torchrun_compare_their_loaders(tmp_path: Path) -> None:
+    file = tmp_path / "ranks.py"
+    file.write_text(RANKS)
+    given = ["torch.distributed.run", "--nproc-per-node", "2", "-m", "asyncdata", "compare", f"{file}:loader"]
+    environment = {**os.environ, "PYTHONPATH": os.fspath(Path(__file__).resolve().parents[2])}
+    command = [sys.executable, "-m", *given, "--seconds", "0.1"]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, env=environment, timeout=240)
+    assert done.stdout.count("the first 20 are equal") == 2
 
 
 @pytest.mark.slow

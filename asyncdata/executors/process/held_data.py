@@ -222,6 +222,10 @@ class HeldDataPickler(ByValuePickler):
                 self.note_copied(kind, cast("Any", obj).nbytes)
         elif kind.__module__ == "torch.storage" and is_large_storage(obj):
             found = self.storage(obj)
+        elif kind.__module__ == "torch.storage" and kind.__name__ == "UntypedStorage" and obj.device.type == "cpu":
+            found = small_storage, (bytearray(ctypes.string_at(obj.data_ptr(), obj.nbytes())),)
+        elif is_plain_tensor(obj):
+            return in_storage(obj)
         elif is_tensor(obj) and is_dense(obj) and is_large_storage(obj.untyped_storage()):
             return tensor_in_storage(obj)
         else:
@@ -325,9 +329,21 @@ def tensor_in_storage(tensor: Any) -> Any:
     way that it cannot unpickle."""
     if type(tensor).__name__ != "Tensor" or dtype_name(tensor) in PICKLED:
         return NotImplemented
-    tensor = tensor.resolve_conj().resolve_neg()
+    return in_storage(tensor.resolve_conj().resolve_neg())
+
+
+def in_storage(tensor: Any) -> Any:
+    """Return how a tensor is sent as a view of its storage, which all views of it share where they arrive, too."""
     place = tensor.storage_offset(), tuple(tensor.shape), tensor.stride()
     return tensor_of, (tensor.untyped_storage(), dtype_name(tensor), *place, tensor.requires_grad)
+
+
+def is_plain_tensor(value: Any) -> bool:
+    """Return whether this is a tensor that is nothing but its data: its own way of pickling takes 40 us, 70 to read."""
+    if type(value).__name__ != "Tensor" or not is_tensor(value) or not is_dense(value):
+        return False
+    names = getattr(value, "names", ())  # of its axes, up to torch 2.12
+    return not (value.requires_grad or value.is_conj() or value.is_neg() or value.__dict__ or any(names))
 
 
 def is_large_storage(storage: Any) -> bool:
@@ -379,6 +395,12 @@ def storage_of(buffer: Any, offset: int, size: int) -> Any:
     buffer = bytearray(buffer) if memoryview(buffer).readonly else buffer
     torch: Any = import_module("torch")
     return torch.frombuffer(buffer, dtype=torch.uint8, count=size, offset=offset).untyped_storage()
+
+
+def small_storage(data: bytearray) -> Any:
+    """Return the memory of a tensor that was sent with the pickle, and may be resized."""
+    torch: Any = import_module("torch")
+    return (torch.frombuffer(data, dtype=torch.uint8).clone() if data else torch.empty(0)).untyped_storage()
 
 
 def tensor_of(

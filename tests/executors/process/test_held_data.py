@@ -209,6 +209,33 @@ def test_tensors_of_all_forms_arrive_as_they_are() -> None:
 
 
 @pytest.mark.torch
+def test_small_tensors_arrive_as_they_are_without_the_format_of_files() -> None:
+    torch = pytest.importorskip("torch")
+    base = torch.arange(12.0)
+    described = torch.ones(2)
+    described.unit = "m"
+    plain = [base, base[2:5], base.reshape(3, 4).T, torch.tensor(3), torch.empty(0, 4), base > 3, base[:0]]
+    plain += [base.to(getattr(torch, name)) for name in ("bfloat16", "uint16", "float8_e5m2", "complex64")]
+    others = [
+        base.clone().requires_grad_(),
+        torch.nn.Parameter(base),
+        torch.ones(2, dtype=torch.complex64).conj(),
+        named,
+    ]
+    found, held = sent([*plain, *others])
+    assert len(sent(plain)[1].head) < 3000  # the format of torch.save takes 300 bytes and 100 us for each
+    assert not held.spans
+    for one, original in zip(found, [*plain, *others], strict=True):
+        assert (type(one), one.dtype, one.stride()) == (type(original), original.dtype, original.stride())
+        assert (one.shape, one.requires_grad) == (original.shape, original.requires_grad)
+        assert torch.equal(one.detach().to(torch.complex64), original.detach().to(torch.complex64))
+    assert found[-1].unit == "m"
+    found[0][3] = 100
+    assert (found[1][1], found[2][3, 0], base[3]) == (100, 100, 3)  # views of one tensor stay so
+    assert found[3].resize_(7).shape == (7,)
+
+
+@pytest.mark.torch
 def test_tensors_in_shared_memory_are_mapped() -> None:
     torch = pytest.importorskip("torch")
     tensor = torch.zeros(LARGE).share_memory_()
