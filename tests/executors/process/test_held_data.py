@@ -220,7 +220,7 @@ def test_small_tensors_arrive_as_they_are_without_the_format_of_files() -> None:
         base.clone().requires_grad_(),
         torch.nn.Parameter(base),
         torch.ones(2, dtype=torch.complex64).conj(),
-        named,
+        described,
     ]
     found, held = sent([*plain, *others])
     assert len(sent(plain)[1].head) < 3000  # the format of torch.save takes 300 bytes and 100 us for each
