@@ -119,6 +119,8 @@ def measured(spec: str, side: str, seconds: float) -> Measured:
     digests = [digest(next(batches, None))]
     first = time.perf_counter() - begin
     digests += [digest(batch) for batch, _ in zip(batches, range(CHECKED - 1), strict=False)]
+    for worker in loader.workers() if side == "asyncdata" else ():
+        worker.wait_for_start()  # those of PyTorch's were there before the first batch
     count, begin, worked = 0, time.perf_counter(), time.process_time()
     for _ in batches:
         count += 1

@@ -18,6 +18,7 @@ from asyncdata.__main__ import main
 from asyncdata.cli import compare
 from asyncdata.cli.compare import Measured, digest, measured, memory_of_all, remarks_of
 from asyncdata.executors.process.shared_memory import SharedMemory
+from asyncdata.torch.worker_process import LoaderWorker
 
 pytestmark = pytest.mark.torch
 
@@ -47,6 +48,7 @@ batches = DataLoader(Rows(), batch_sampler=BatchSampler(RandomSampler(range(24))
 stream = DataLoader(Stream(), 2, drop_last=True)
 single = DataLoader(Rows(), batch_size=None)
 empty = DataLoader([], 2)
+workers = DataLoader(Rows(), 4, num_workers=2)
 
 def build():
     return loader
@@ -81,6 +83,19 @@ def test_both_give_the_same_batches(train: Path, name: str) -> None:
     assert ours.batches
     assert ours.change
     assert ours.memory > 1e6
+
+
+def test_the_pace_is_taken_when_all_workers_have_started(train: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun = list[bool]()
+    wait = LoaderWorker.wait_for_start
+
+    def waiting(worker: LoaderWorker) -> None:
+        wait(worker)
+        begun.append(worker.has_started())
+
+    monkeypatch.setattr(LoaderWorker, "wait_for_start", waiting)
+    measured(f"{train}:workers", "asyncdata", 0.01)
+    assert begun == [True, True]
 
 
 def turn(digests: list[int], change: str = "more workers") -> Measured:
