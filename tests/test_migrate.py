@@ -514,3 +514,39 @@ PAIRS: dict[str, tuple[Callable[[], list[tuple[Any, ad.Dataset[Any]]]], pytest.M
 def test_what_a_table_has_side_by_side_gives_the_same(title: str) -> None:
     for theirs, ours in PAIRS[title][0]():
         assert [*map(plain, ours)] == [*map(plain, theirs)], ours
+
+
+@pytest.mark.formats
+@pytest.mark.filterwarnings("ignore")
+def test_a_pipeline_of_webdataset_for_captions_gives_the_same(folder: Path) -> None:
+    """Samples without a picture or a caption are left out, and so are pictures that cannot be decoded."""
+    package = pytest.importorskip("webdataset")
+    for shard in range(3):
+        with package.TarWriter(str(folder / f"{shard}.tar")) as writer:
+            for number in range(8 * shard, 8 * shard + 8):
+                file = (
+                    {"jpg" if number % 2 else "png": picture(number) if number % 5 else b"broken"} if number % 7 else {}
+                )
+                text = {"txt": f" caption {number} " if number % 4 else "  "} if number % 6 else {}
+                writer.write({"__key__": f"{number:04}", **file, **text})
+
+    def complete(sample: Names) -> bool:
+        return "txt" in sample and ("jpg" in sample or "png" in sample)
+
+    theirs = package.DataPipeline(
+        package.SimpleShardList([f"{shard}.tar" for shard in range(3)]),
+        package.tarfile_to_samples(),
+        package.select(complete),
+        package.rename(image="jpg;png", text="txt", keep=False),
+        package.select(lambda sample: sample["text"].decode().strip()),
+        package.map_dict(image=ad.decode_image, text=len, handler=package.ignore_and_continue),
+        package.batched(4, partial=False),
+    )
+    ours = ad.WebDataset(ad.Dataset.list_files("*.tar", shuffle=False)).filter(complete)
+    ours = ours.map(lambda one: {"image": next(one[key] for key in ("jpg", "png") if key in one), "text": one["txt"]})
+    ours = ours.filter(lambda sample: sample["text"].strip())
+    ours = ours.map(lambda sample: {"image": ad.decode_image(sample["image"]), "text": len(sample["text"])})
+    ours = ours.ignore_errors().batch(4, drop_remainder=True)
+    found = [{name: np.stack(batch[name]).tolist() for name in ("image", "text")} for batch in theirs]
+    assert [*map(plain, ours)] == found
+    assert len(found) == 2

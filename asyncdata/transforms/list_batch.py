@@ -16,6 +16,7 @@ class ListBatch(Batch):
 
     stacks = False
     copies = False
+    retains_elements = True
 
     @property
     def kind(self) -> str:
