@@ -574,7 +574,7 @@ def padded_batch(elements: Elements, size: int, drop_remainder: bool = False) ->
 def padded(column: list[Any], first: int | None = None) -> np.ndarray:
     if len({np.ndim(part) for part in column}) > 1:
         raise Misfit
-    column = [part.astype(np.result_type(*column)) for part in of_one_kind(column)]
+    column = of_one_dtype(column)
     most = np.max([part.shape for part in column], axis=0, initial=0)
     if first is not None and len(most):
         if most[0] > first:
@@ -613,13 +613,20 @@ def ragged(column: list[Any]) -> Any:
         raise Misfit
     if not np.ndim(column[0]):
         return np.array(column)
-    return Ragged(np.concatenate(of_one_kind(column)), np.cumsum([0, *map(len, column)]))
+    return Ragged(np.concatenate(of_one_dtype(column)), np.cumsum([0, *map(len, column)]))
 
 
 def of_one_kind(column: list[Any]) -> list[np.ndarray]:
     """Arrays as objects, none of them changed, if one of them is of objects."""
     arrays = [*map(np.asarray, column)]
     return [*map(as_objects, arrays)] if any(array.dtype == object for array in arrays) else arrays
+
+
+def of_one_dtype(column: list[Any]) -> list[np.ndarray]:
+    """Arrays in the dtype of those that have values: NumPy makes floats of an empty list."""
+    arrays = of_one_kind(column)
+    typed = [array for array in arrays if array.size or array.dtype != float] or arrays
+    return [array.astype(np.result_type(*typed)) for array in arrays]
 
 
 def group_by_window(

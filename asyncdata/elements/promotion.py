@@ -15,12 +15,9 @@ import numpy.typing as npt
 
 from asyncdata.errors import StructureError
 
-__all__ = ("check_promotion", "check_table", "integers_of")
+__all__ = ("check_table", "in_one_dtype")
 
 Array = npt.NDArray[Any]
-
-PROMOTED: Final = frozenset("fcmMSU")
-"""Kinds of dtypes to which values of other dtypes may be promoted and change."""
 
 TABLES: Final = {
     "pandas": "pass dict(frame), or one column",
@@ -30,44 +27,63 @@ TABLES: Final = {
 """Packages of tables, and what to do with a table of several columns."""
 
 
-def check_promotion(column: Sequence[Any], made: Array, where: str) -> None:
-    """Raise `StructureError` if some of the values that were stacked have changed in the array that was made."""
-    if made.dtype.kind not in PROMOTED:
-        return
-    values = [np.asarray(value) for value in column]
-    if len({value.dtype for value in values}) == 1:
-        return
-    for place, (value, row) in enumerate(zip(values, made, strict=True)):
-        if not is_same(value, np.asarray(row)):
+def in_one_dtype(arrays: Sequence[Array], where: str, whole: str = "batch") -> list[Array]:
+    """Return arrays in the dtype that holds all, or as objects if one is of objects: NumPy would make times numbers,
+    and numbers Python's. `StructureError` if a value would change."""
+    if len({array.dtype for array in arrays}) == 1:
+        return list(arrays)
+    if any(array.dtype == object for array in arrays):
+        return [array if array.dtype == object else as_objects(array) for array in arrays]
+    try:
+        dtype = common_dtype(arrays)
+        made = [array.astype(dtype, copy=False) for array in arrays]
+    except (TypeError, ValueError, OverflowError) as error:
+        raise StructureError(
+            f"{where} of the elements of the {whole} has dtypes without one in common: {error}"
+        ) from None
+    for place, (array, row) in enumerate(zip(arrays, made, strict=True)):
+        if not is_same(np.asarray(array), np.asarray(row)):
             raise StructureError(
-                f"{where} of element {place} of the batch has dtype {value.dtype}, and would change as {made.dtype}, "
+                f"{where} of element {place} of the {whole} has dtype {array.dtype}, and would change as {dtype}, "
                 "which holds the others: give all one dtype, with astype in a map"
             )
+    return made
+
+
+def common_dtype(arrays: Sequence[Array]) -> np.dtype[Any]:
+    """Return the dtype of several arrays together: that of integers, if all have integers.
+
+    What NumPy makes of an empty list, floats without a value, is left out.
+    """
+    counted = [array for array in arrays if array.size or array.dtype != np.float64] or arrays
+    dtype = np.result_type(*{array.dtype for array in counted})
+    if dtype.kind != "f" or any(array.dtype.kind not in "biu" for array in counted):
+        return dtype
+    large = any(array.dtype == np.uint64 and array.size and array.max() >= 2**63 for array in counted)
+    return np.dtype(np.uint64 if large else np.int64)
+
+
+def as_objects(array: Array) -> Array:
+    """Return an array of the same values, each an object."""
+    if isinstance(array, np.ma.MaskedArray):
+        return array.astype(object)
+    return np.fromiter(array.reshape(-1), object, array.size).reshape(array.shape)
 
 
 def is_same(value: Array, row: Any) -> bool:
     """Return whether values are unchanged in another dtype."""
     kind, made = value.dtype.kind, row.dtype.kind
-    if kind == "O":  # integers beyond 64 bits
-        return all(one == int(other) for one, other in zip(value.flat, row.flat, strict=True))
+    if row.dtype.names is not None:
+        return all(is_same(value[name], row[name]) for name in row.dtype.names)
     if made in "mMSU":
         return kind == made and (made in "SU" or np.array_equal(row.astype(value.dtype), value, equal_nan=True))
+    if kind in "iu" and made in "iu":
+        return bool((row == value).all())
     if kind not in "iu" or value.itemsize < row.real.itemsize:
         return True
     with np.errstate(invalid="ignore"):
         back = row.real.astype(value.dtype)
     return bool((back == value).all()) and bool((row.real < 2.0 ** (8 * value.itemsize - (kind == "i"))).all())
-
-
-def integers_of(column: Sequence[Any]) -> Array | None:
-    """Return integers of several types as an array of integers; `None` if some are no integers, or do not fit."""
-    if not all(isinstance(value, (int, np.integer, np.bool_)) for value in column):
-        return None
-    values = [int(value) for value in column]
-    least, most = min(values), max(values)
-    if least < -(2**63) or most >= (2**63 if least < 0 else 2**64):
-        return None
-    return np.array(values, np.int64 if most < 2**63 else np.uint64)
 
 
 def check_table(value: Any, array: Array) -> None:

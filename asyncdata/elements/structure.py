@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple, cast
 import numpy as np
 import numpy.typing as npt
 
-from asyncdata.elements.promotion import check_promotion, check_table, integers_of
+from asyncdata.elements.promotion import check_table, in_one_dtype
 from asyncdata.elements.ragged import Ragged
 from asyncdata.elements.spec import RaggedTensorSpec, TensorSpec
 from asyncdata.elements.tensors import (
@@ -50,7 +50,6 @@ __all__ = (
     "map_leaves",
     "nbytes",
     "objects",
-    "of_one_kind",
     "open_level",
     "paired",
     "prefixed",
@@ -277,31 +276,11 @@ def check_alike(column: list[Any], where: str) -> None:
 def stack_arrays(column: list[npt.NDArray[Any]], where: str) -> npt.NDArray[Any]:
     shapes = [array.shape for array in column]
     check_same(column, shapes, "shape", where)
-    try:
-        made = joined_arrays(column, shapes[0])
-    except (TypeError, OverflowError) as error:
-        raise StructureError(
-            f"{leaf(where)} of the elements of the batch has dtypes without one in common: {error}"
-        ) from None
-    check_promotion(column, made, leaf(where))
-    return made
-
-
-def joined_arrays(column: list[npt.NDArray[Any]], shape: tuple[int, ...]) -> npt.NDArray[Any]:
-    column = of_one_kind(column)
-    if not shape:
+    column = in_one_dtype(column, leaf(where))
+    if not shapes[0]:
         return np.stack(column) if column[0].dtype == object else np.array(column)
     join = joined if column[0].nbytes * len(column) >= LARGE else np.concatenate
-    return join(column).reshape((len(column), *shape))
-
-
-def of_one_kind(arrays: list[npt.NDArray[Any]]) -> list[npt.NDArray[Any]]:
-    """Return arrays unchanged; if one is of objects, all as objects: NumPy would make times numbers, and numbers
-    Python's."""
-    mixed = arrays[0].dtype != arrays[-1].dtype or len({array.dtype for array in arrays}) > 1
-    if not mixed or all(array.dtype != object for array in arrays):
-        return arrays
-    return [a if a.dtype == object else objects([*a.reshape(-1)]).reshape(a.shape) for a in arrays]
+    return join(column).reshape((len(column), *shapes[0]))
 
 
 def stack_masked(column: list[Any], where: str) -> Any:
@@ -311,8 +290,7 @@ def stack_masked(column: list[Any], where: str) -> Any:
     if typed:  # NumPy's constant for a masked number is a float64, whatever array it was read from
         hidden = np.ma.array(np.zeros((), typed[0].dtype), mask=True)
         column = [hidden if array is np.ma.masked else array for array in column]
-    made = np.ma.stack(column)
-    check_promotion(column, made.data, leaf(where))
+    made = np.ma.stack(in_one_dtype(column, leaf(where)))
     masks = [array for array in typed if is_masked(array)]
     if len({(array.dtype, repr(array.fill_value)) for array in masks}) == 1:
         made.fill_value = masks[0].fill_value
@@ -348,16 +326,14 @@ def numbers_of(kind: type, column: list[Any], where: str) -> npt.NDArray[Any]:
 
 
 def numbers(column: list[Any], where: str) -> npt.NDArray[Any]:
-    array = np.array(column)
     kinds = set(map(type, column))
-    if array.dtype == object or (array.dtype.kind in "uf" and kinds == {int}):
-        odd = next(i for i, value in enumerate(column) if not -(2**63) <= value < 2**63)
+    if len(kinds) == 1 and kinds.isdisjoint((int, np.datetime64, np.timedelta64)):  # of one dtype
+        return np.array(column)
+    limit = 2**63 if kinds == {int} else 2**64
+    odd = next((i for i, one in enumerate(column) if isinstance(one, int) and not -(2**63) <= one < limit), None)
+    if odd is not None:
         raise StructureError(f"{leaf(where)} of element {odd} of the batch does not fit int64: {column[odd]}")
-    if len(kinds) > 1 or array.dtype.kind in "mM":
-        integers = integers_of(column) if array.dtype.kind == "f" else None
-        array = array if integers is None else integers
-        check_promotion(column, array, leaf(where))
-    return array
+    return np.array(in_one_dtype([*map(np.asarray, column)], leaf(where)))
 
 
 def objects(column: list[Any]) -> npt.NDArray[Any]:

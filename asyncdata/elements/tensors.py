@@ -19,11 +19,10 @@ __all__ = (
     "any_tensor",
     "array_and_dtype",
     "as_array",
+    "check_integers",
     "clone",
-    "common_tensor_dtype",
     "dataloader_hint",
     "dtype_name",
-    "filled_tensors",
     "from_array",
     "from_array_and_dtype",
     "has_gradient",
@@ -31,6 +30,7 @@ __all__ = (
     "is_numbers",
     "is_tensor",
     "is_tensor_like",
+    "loaded",
     "numpy_dtype",
     "stack_tensors",
     "tensor_bytes",
@@ -236,38 +236,27 @@ def tensor_content(tensor: Any) -> tuple[Any, ...]:
 def stack_tensors(column: Sequence[Any]) -> Any:
     """Stack tensors of one shape, without their gradients."""
     try:
-        return loaded().stack([tensor.detach() for tensor in column])
+        made = loaded().stack([tensor.detach() for tensor in column])
     except RuntimeError as error:
         raise StructureError(f"torch cannot stack these tensors: {error}") from None
+    if any(getattr(tensor, "dtype", None) != getattr(made, "dtype", None) for tensor in column):
+        for place, (tensor, row) in enumerate(zip(column, made, strict=True)):
+            check_integers(tensor, row, place)
+    return made
 
 
-def common_tensor_dtype(column: Sequence[Any]) -> Any:
-    """Return the dtype that can hold the numbers of some tensors, by torch's promotion rules."""
-    torch, dtype = loaded(), column[0].dtype
-    for tensor in column:
-        dtype = torch.promote_types(dtype, tensor.dtype)
-    return dtype
-
-
-def filled_tensors(column: Sequence[Any], shape: Sequence[int], value: Any) -> Any:
-    """Stack tensors, each padded to a shape with `value`, zero if it is `None`.
-
-    `StructureError` for a value that the dtype cannot represent.
-    """
-    torch, dtype = loaded(), common_tensor_dtype(column)
-    out = torch.full((len(column), *shape), 0, dtype=dtype, device=column[0].device)
-    if value is not None:
-        try:
-            held = torch.as_tensor(value, dtype=dtype, device="cpu")
-            same = not held.ndim and np.array_equal(held.item(), value, equal_nan=dtype.is_floating_point)
-        except (RuntimeError, TypeError, ValueError, OverflowError):
-            held, same = None, False
-        if not same:
-            raise StructureError(f"padding_values: {value!r:.80} does not fit {dtype}, the dtype of the tensors")
-        out.fill_(held)
-    for row, tensor in zip(out, column, strict=True):
-        row[tuple(map(slice, tensor.shape))] = tensor.detach()
-    return out
+def check_integers(tensor: Any, row: Any, place: int) -> None:
+    """Raise `StructureError` if integers of an element have changed in a row of floats."""
+    if tensor.dtype == row.dtype or not (row.is_floating_point() or row.is_complex()):
+        return
+    if tensor.is_floating_point() or tensor.is_complex():
+        return
+    real = row.real if row.is_complex() else row
+    if not ((real.to(tensor.dtype) == tensor) & (real.double() < 2.0**63)).all():
+        raise StructureError(
+            f"the tensor of element {place} of the batch has dtype {tensor.dtype}, and would change as {row.dtype}, "
+            "which holds the others: give all one dtype, with .to in a map"
+        )
 
 
 def tensor_zeros(tensor: Any) -> Any:

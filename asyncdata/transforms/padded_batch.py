@@ -12,6 +12,7 @@ from typing import Any, Final, cast
 import numpy as np
 import numpy.typing as npt
 
+from asyncdata.elements.promotion import in_one_dtype
 from asyncdata.elements.spec import RaggedTensorSpec, TensorSpec
 from asyncdata.elements.structure import (
     TreeLevel,
@@ -23,12 +24,11 @@ from asyncdata.elements.structure import (
     leaf,
     map_leaves,
     objects,
-    of_one_kind,
     open_level,
     stack,
     stack_arrays,
 )
-from asyncdata.elements.tensors import any_tensor, filled_tensors, stack_tensors
+from asyncdata.elements.tensors import any_tensor, check_integers, loaded, stack_tensors
 from asyncdata.errors import PlanError, StructureError
 from asyncdata.graph.node import Node
 from asyncdata.memory.buffer_pool import empty
@@ -84,9 +84,7 @@ class Padding:
         if shapes.count(target) == len(shapes):
             return stack_arrays(arrays, where)
         if not of_one_dtype:
-            arrays = of_one_kind(arrays)
-            dtype = np.result_type(*[array.dtype for array in arrays])
-            arrays = [array.astype(dtype, copy=False) for array in arrays]
+            arrays = in_one_dtype(arrays, leaf(where))
         return filled(arrays, target, value, {one[1:] for one in shapes} == {target[1:]}, where)
 
     def sequences(self, column: list[Array], where: str, shape: Any, value: Any) -> Array:
@@ -298,6 +296,37 @@ def packed(arrays: list[Array], out: Array) -> Array:
     """
     rows = Struct(f"{out.strides[0]}s" * len(arrays))  # not struct.pack, which caches a hundred formats
     rows.pack_into(out.data, 0, *map(np.ndarray.tobytes, arrays))
+    return out
+
+
+def common_tensor_dtype(column: Sequence[Any]) -> Any:
+    """Return the dtype that can hold the numbers of some tensors, by torch's promotion rules."""
+    torch, dtype = loaded(), column[0].dtype
+    for tensor in column:
+        dtype = torch.promote_types(dtype, tensor.dtype)
+    return dtype
+
+
+def filled_tensors(column: Sequence[Any], shape: Sequence[int], value: Any) -> Any:
+    """Stack tensors, each padded to a shape with `value`, zero if it is `None`.
+
+    `StructureError` for a value that the dtype cannot represent.
+    """
+    torch, dtype = loaded(), common_tensor_dtype(column)
+    out = torch.full((len(column), *shape), 0, dtype=dtype, device=column[0].device)
+    if value is not None:
+        try:
+            held = torch.as_tensor(value, dtype=dtype, device="cpu")
+            same = not held.ndim and np.array_equal(held.item(), value, equal_nan=dtype.is_floating_point)
+        except (RuntimeError, TypeError, ValueError, OverflowError):
+            held, same = None, False
+        if not same:
+            raise StructureError(f"padding_values: {value!r:.80} does not fit {dtype}, the dtype of the tensors")
+        out.fill_(held)
+    for place, (row, tensor) in enumerate(zip(out, column, strict=True)):
+        filled = tuple(map(slice, tensor.shape))
+        row[filled] = tensor.detach()
+        check_integers(tensor, row[filled], place)
     return out
 
 

@@ -9,9 +9,10 @@ from typing import Any, Final, cast
 import numpy as np
 import numpy.typing as npt
 
+from asyncdata.elements.promotion import in_one_dtype
 from asyncdata.elements.ragged import Ragged
 from asyncdata.elements.spec import RaggedTensorSpec, TensorSpec
-from asyncdata.elements.structure import array_of, check_joined, leaf, map_leaves, of_one_kind, stack
+from asyncdata.elements.structure import array_of, check_joined, leaf, map_leaves, stack
 from asyncdata.elements.tensors import any_tensor, is_tensor
 from asyncdata.elements.validation import check_dtype
 from asyncdata.errors import PlanError, StructureError
@@ -81,7 +82,7 @@ class RaggedBatch(Batch):
             )
         masked = any(isinstance(array, np.ma.MaskedArray) for array in arrays)
         join: Callable[..., Array] = cast("Any", np.ma).concatenate if masked else np.concatenate
-        return Ragged(join(of_one_kind(list(arrays))), self.row_splits(arrays))
+        return Ragged(join(in_one_dtype(arrays, leaf(where))), self.row_splits(arrays))
 
     def row_splits(self, arrays: Sequence[Array]) -> Array:
         """Return where each row begins, and where the last one ends."""

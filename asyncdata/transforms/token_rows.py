@@ -8,7 +8,9 @@ from typing import Any, Final, NamedTuple, cast
 import numpy as np
 import numpy.typing as npt
 
+from asyncdata.elements.promotion import in_one_dtype
 from asyncdata.elements.spec import TensorSpec
+from asyncdata.elements.structure import leaf
 from asyncdata.elements.tensors import any_tensor, as_array, from_array, is_tensor
 from asyncdata.elements.validation import check_unmasked
 from asyncdata.errors import StructureError
@@ -154,7 +156,8 @@ class RowLayout:
 
     def filled(self, name: str, parts: Sequence[Array], used: int) -> Array:
         """Return the parts of one feature one after another, and padding."""
-        out = np.empty(self.length, np.result_type(*{part.dtype for part in parts}))
+        parts = in_one_dtype(parts, leaf(f"[{name!r}]"), "row")
+        out = np.empty(self.length, np.result_type(parts[0]))
         np.concatenate(parts, out=out[:used])
         out[used:] = self.value(name)
         return out

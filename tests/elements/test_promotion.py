@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,12 @@ BIG = 2**53 + 1
         ([np.datetime64("2020-01-01", "D"), np.datetime64(5, "s")], np.array(["2020-01-01", 5], "M8[s]")),
         ([np.arange(2, dtype=np.int32), np.array([0.5, 1])], np.array([[0, 1], [0.5, 1]])),
         ([np.array(["a"]), np.array(["bcd"])], np.array([["a"], ["bcd"]])),
+        ([np.array([BIG]), np.array([2**63 + 5], np.uint64)], np.array([[BIG], [2**63 + 5]], np.uint64)),
+        ([np.array([BIG]), np.array([1], np.uint64), np.array([-2])], np.array([[BIG], [1], [-2]])),
+        (
+            [np.array([(2, "a")], "i8, U1"), np.array([(0.5, "bc")], "f8, U2")],
+            np.array([[(2, "a")], [(0.5, "bc")]], "f8, U2"),
+        ),
     ],
 )
 def test_values_that_fit_one_dtype(column: list[Any], want: Any) -> None:
@@ -45,13 +52,15 @@ def test_values_that_fit_one_dtype(column: list[Any], want: Any) -> None:
         [np.uint64(2**63 + 1), 0.5],
         [BIG, 1j],
         [np.array([BIG]), np.array([0.5])],
-        [np.array([BIG]), np.array([2**63 + 5], np.uint64)],
-        [np.array([BIG]), np.array([1], np.uint64), np.array([2])],
+        [np.array([-1]), np.array([2**63 + 5], np.uint64)],
+        [np.array([(BIG, "a")], "i8, U1"), np.array([(0.5, "a")], "f8, U1")],
         [np.array(2**63 - 1), np.array(0.5)],
         [np.datetime64("1500-01-01", "D"), np.datetime64(5, "ns")],
         [np.array(["1500-01-01"], "M8[D]"), np.array([5], "M8[ns]")],
         [np.array(["9999-01-01", "NaT"], "M8[D]"), np.array([5, 6], "M8[ns]")],
         [np.timedelta64(5, "s"), 7],
+        [np.datetime64(5, "s"), 7],
+        [np.timedelta64(1, "M"), np.timedelta64(30, "D")],
         [np.array([1]), np.array(["a"])],
         [np.array([1]), np.array(["2020"], "M8[D]")],
         [np.ma.array([BIG], mask=[0]), np.ma.array([0.5], mask=[1])],
@@ -65,6 +74,61 @@ def test_values_that_would_change_are_refused(column: list[Any]) -> None:
     with pytest.raises(ad.StructureError):
         next(it)
     assert len(next(it)) == 2  # the rest follows
+
+
+JOINS: dict[str, Callable[[ad.Dataset[Any]], ad.Dataset[Any]]] = {
+    "batch": lambda ds: ds.batch(2),
+    "padded_batch": lambda ds: ds.padded_batch(2, [3]),
+    "ragged_batch": lambda ds: ds.ragged_batch(2),
+    "pack_sequences": lambda ds: ds.pack_sequences(8),
+}
+"""Steps that put arrays of several elements together."""
+
+
+@pytest.mark.parametrize("join", JOINS.values(), ids=JOINS)
+@pytest.mark.parametrize(
+    "column",
+    [
+        [np.array([BIG, 1]), np.array([0.5, 1], np.float32)],
+        [np.array([1, 2**64 - 1], np.uint64), np.array([-1, 2])],
+        [np.array([BIG, 1]), np.array([0.5, 1], np.complex64)],
+    ],
+    ids=repr,
+)
+def test_no_step_changes_a_value_that_it_joins(join: Any, column: list[Any]) -> None:
+    with pytest.raises(ad.StructureError, match="would change as"):
+        list(join(ad.Dataset.from_iterable(column)))
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        [np.array([5], "m8[s]"), np.array([7])],
+        [np.array(["1500-01-01"], "M8[D]"), np.array([5], "M8[ns]")],
+        [np.array(["a"]), np.array([7])],
+        [np.array([b"a"]), np.array(["b"])],
+        [np.array([1], "m8[Y]"), np.array([5], "m8[D]")],
+    ],
+    ids=repr,
+)
+def test_rows_of_a_ragged_batch_are_not_changed(column: list[Any]) -> None:
+    with pytest.raises(ad.StructureError, match="would change as|without one in common"):
+        list(ad.Dataset.from_iterable(column).ragged_batch(2))
+
+
+@pytest.mark.parametrize("join", JOINS.values(), ids=JOINS)
+def test_integers_of_several_types_stay_integers(join: Any) -> None:
+    (made,) = join(ad.Dataset.from_iterable([np.array([1, BIG], np.uint64), np.array([-1, 2], np.int8)]))
+    made = made["inputs"] if isinstance(made, dict) else made
+    assert made.dtype == np.int64
+    assert np.ravel(getattr(made, "values", made)).tolist()[:2] == [1, BIG]
+
+
+def test_an_empty_list_is_of_the_dtype_of_the_others() -> None:
+    lists = ad.Dataset.from_iterable([[], [BIG, 1]])
+    assert [batch.tolist() for batch in lists.padded_batch(2)] == [[[0, 0], [BIG, 1]]]
+    assert [batch.to_list() for batch in lists.ragged_batch(2)] == [[[], [BIG, 1]]]
+    assert [batch.dtype for batch in ad.Dataset.from_iterable([[], []]).ragged_batch(2)] == [np.float64]
 
 
 @pytest.mark.parametrize("fill", [9, None])

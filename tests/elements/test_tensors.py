@@ -48,6 +48,30 @@ def test_a_batch_of_tensors_without_axes_is_a_tensor(torch: Any) -> None:
     assert torch.equal(batch, torch.arange(3))
 
 
+@pytest.mark.parametrize(
+    ("number", "of", "other"),
+    [
+        (3001, "int64", "bfloat16"),
+        (2**24 + 1, "int32", "float32"),
+        (2**60 + 1, "int64", "float64"),
+        (2**63 - 1, "int64", "float32"),
+        (70_000, "int32", "float16"),
+        (2**24 + 1, "int64", "complex64"),
+    ],
+)
+def test_an_integer_that_torch_would_change_in_a_batch_is_refused(torch: Any, number: int, of: str, other: str) -> None:
+    def column(number: int) -> ad.Dataset[Any]:
+        dtypes = [getattr(torch, name) for name in (of, other)]
+        return ad.Dataset.from_iterable(
+            [torch.tensor([number], dtype=dtypes[0]), torch.tensor([1, 1], dtype=dtypes[1])]
+        )
+
+    for join in (lambda ds: ds.padded_batch(2), lambda ds: ds.map(lambda x: x[:1]).batch(2)):
+        with pytest.raises(ad.StructureError, match=f"element 0 of the batch has dtype torch.{of}, and would change"):
+            list(join(column(number)))
+        assert [batch.dtype for batch in join(column(256))] == [getattr(torch, other)]
+
+
 def in_workers(ds: ad.Dataset[Any], _: str) -> list[Any]:
     return [*ds.map(as_it_is, executor="process", num_parallel_calls=1)]
 

@@ -49,7 +49,8 @@ def test_keeps_its_contract(size: int, drop: bool) -> None:
 
 def test_what_is_missing_is_the_zero_of_the_dtype() -> None:
     assert batch_of([1.5], [2.0, 3.0]).tolist() == [[1.5, 0.0], [2.0, 3.0]]
-    assert batch_of([True], []).dtype == np.float64  # NumPy: an empty list is one of floats
+    assert batch_of([True], []).dtype == bool  # NumPy would make floats of an empty list
+    assert batch_of([], []).dtype == np.float64
     assert batch_of(np.array([True]), np.array([], bool)).tolist() == [[True], [False]]
     assert batch_of(["a", "b"], ["c"]).tolist() == [["a", "b"], ["c", ""]]
     assert batch_of([b"a", b"b"], [b"c"]).tolist() == [[b"a", b"b"], [b"c", b""]]
