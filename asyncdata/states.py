@@ -23,7 +23,6 @@ from asyncdata.options import Options
 from asyncdata.planning.optimizer import settle
 from asyncdata.runtime.resharding import Resharding, Share
 from asyncdata.runtime.tickets import END, FRESH, Position, Start, decode, natural
-from asyncdata.sources.file_list_digest import label_text
 from asyncdata.system.checksum import has_checksum, with_checksum
 
 __all__ = (
@@ -380,6 +379,8 @@ def compare(was: list[str], plan: Node, version: int = VERSION) -> None:
     for place, (old, pair) in enumerate(zip_longest(was, now)):
         new, node = pair or (None, None)
         if old != new:
+            from asyncdata.sources.file_list_digest import label_text
+
             detail = node.difference(old) if node is not None and old is not None else ""
             if node is not None and {bare(old, node), bare(new, node)} == {node.identity}:
                 detail = f"the two differ in arguments that this text leaves out, of {node.identity}; "

@@ -33,7 +33,6 @@ from asyncdata.graph.stages import Produce
 from asyncdata.options import INFINITE_CARDINALITY
 from asyncdata.runtime.block import Block, Blocks, Demand
 from asyncdata.runtime.tickets import END, Ordinals, Position, ReplayedTickets, Start, Ticket, Tickets, natural
-from asyncdata.sources.file_list_digest import Files, stamps
 from asyncdata.sources.random_access import FEW, IndexedSource, InMemorySource, check_ordinals
 
 if TYPE_CHECKING:
@@ -388,14 +387,26 @@ class Items(InMemorySource):
     @property
     def identity(self) -> str:
         """The label; for file names also a digest of the names and the files' sizes."""
-        return str(Files.of(self.items)) if self.files else self.label()
+        if not self.files:
+            return self.label()
+        from asyncdata.sources.file_list_digest import Files
+
+        return str(Files.of(self.items))
 
     @property
     def contents(self) -> tuple[Any, ...]:
-        return (*super().contents, stamps(self.items)) if self.files else super().contents
+        if not self.files:
+            return super().contents
+        from asyncdata.sources.file_list_digest import stamps
+
+        return *super().contents, stamps(self.items)
 
     def difference(self, words: str) -> str:
-        was = Files.parse(words) if self.files else None
+        if not self.files:
+            return ""
+        from asyncdata.sources.file_list_digest import Files
+
+        was = Files.parse(words)
         return "" if was is None else was.difference(self.items)
 
 

@@ -44,6 +44,7 @@ ELSEWHERE = {
     "ArrowFile",
     "HttpStreamed",
     "KafkaTopic",
+    "Kept",
     "LanceMatches",
     "LanceRows",
     "ParquetFile",
