@@ -29,7 +29,7 @@ from asyncdata.persistence.shards import Iterated
 from asyncdata.runtime.block import Block, Blocks, Demand
 from asyncdata.runtime.json_text import parse_json
 from asyncdata.runtime.tickets import Position, Ticket
-from asyncdata.sources.in_memory import Items
+from asyncdata.sources.file_names import FileNames
 from asyncdata.sources.parsed_files import FileCatalog, FileId, ParsedChunk, Spot
 from asyncdata.sources.tfrecord import RecordFile
 from asyncdata.sources.tfrecord_random_access import IndexCache
@@ -484,7 +484,7 @@ class Saved:
         """Return the plan that reads all files, one after another."""
         catalog = None if self.compression else FileCatalog([*self.shards], self)
         call = Call("load", self.file, spread=False)
-        return SavedFiles(Items([*self.shards], files=True), call, catalog, count=sum(self.shards.values()))
+        return SavedFiles(FileNames([*self.shards]), call, catalog, count=sum(self.shards.values()))
 
     def counts(self, paths: Sequence[str]) -> list[int]:
         """Return how many elements each file has."""

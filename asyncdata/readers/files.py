@@ -19,7 +19,8 @@ from asyncdata.executors.interleave_tuner import InterleaveTuner
 from asyncdata.formats.compression import decompressor
 from asyncdata.graph.node import Node, check_count, nodes_of
 from asyncdata.options import AUTOTUNE
-from asyncdata.sources.in_memory import FOREVER, Items
+from asyncdata.sources.file_names import FileNames
+from asyncdata.sources.in_memory import FOREVER
 from asyncdata.sources.listing import Listing
 from asyncdata.sources.parsed_files import FileCatalog, ParsedFile, RandomAccessFiles
 from asyncdata.sources.random_access import InMemorySource
@@ -113,7 +114,7 @@ def storage_for(
     given = StorageOptions.of(method, storage_options, cache_dir)
     if storage_options is not None or not isinstance(filenames, Dataset):
         return given
-    lists = [node for node in nodes_of(filenames.plan) if isinstance(node, (Items, Listing))]
+    lists = [node for node in nodes_of(filenames.plan) if isinstance(node, (FileNames, Listing))]
     found = {one.storage.key: one.storage for one in lists if one.storage is not None}
     if len(found) > 1:
         raise PlanError(
@@ -147,7 +148,7 @@ def files_of(
     if reads is None:
         names = (
             plan.items
-            if isinstance(plan, Items) and plan.files and all(is_local_or_cached(name, storage) for name in plan.items)
+            if isinstance(plan, FileNames) and all(is_local_or_cached(name, storage) for name in plan.items)
             else None
         )
         return FlatMap(plan, call, None if names is None or library is None else FileCatalog(names, library))
@@ -180,7 +181,7 @@ def path_of(method: str, filename: Filename, storage: StorageOptions | None, *, 
 def names_of(method: str, filenames: Any, storage: StorageOptions | None) -> Node:
     """Return the plan of the names of several files; `PlanError` if its elements are known not to be names."""
     if not isinstance(filenames, Dataset):
-        return Items([checked(method, name, storage) for name in filenames], files=True)
+        return FileNames([checked(method, name, storage) for name in filenames])
     spec = filenames.plan.signature
     if spec is None or (isinstance(spec, TensorSpec) and not spec.shape and np.dtype(spec.dtype).kind in "OSU"):
         return as_files(filenames.plan)
@@ -197,7 +198,7 @@ def as_files(plan: Node) -> Node:
     if not isinstance(plan, InMemorySource) or not plan.is_in_memory or plan.size == FOREVER:
         return plan
     names = plan.rows(0, plan.size)
-    return Items([*map(fsdecode, names)], files=True) if all(isinstance(name, (str, bytes)) for name in names) else plan
+    return FileNames([*map(fsdecode, names)]) if all(isinstance(name, (str, bytes)) for name in names) else plan
 
 
 def one_path(method: str, filename: Any, storage: StorageOptions | None, hint: str = "") -> str:

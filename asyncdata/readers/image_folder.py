@@ -13,7 +13,7 @@ from asyncdata.executors.function_call import Call
 from asyncdata.graph.node import check_count
 from asyncdata.options import AUTOTUNE
 from asyncdata.readers.files import CacheFolder, StorageMapping
-from asyncdata.sources.in_memory import Items
+from asyncdata.sources.file_names import FileNames
 from asyncdata.storage import StorageOptions, is_local, local_path, read_file, store_for, without_query
 from asyncdata.transforms.map import Map
 
@@ -73,7 +73,7 @@ class ImageFolderDataset(Dataset[tuple[bytes, int]]):
             )
         files = sorted(file for name in self.class_names for file in classes[name])
         call = Call(method, labelled_by(len(root), self.class_names, storage_options, cache_dir))
-        super().__init__(Map.of(Items(files, files=True), call, num_parallel_reads, None, None))
+        super().__init__(Map.of(FileNames(files), call, num_parallel_reads, None, None))
 
 
 def root_of(path: str | os.PathLike[str]) -> str:

@@ -22,7 +22,7 @@ from asyncdata.options import AUTOTUNE
 from asyncdata.readers.csv import DTYPES, csv_file, dialect_of, table_of
 from asyncdata.readers.files import CacheFolder, Filename, StorageMapping
 from asyncdata.sources.csv import CsvFile
-from asyncdata.sources.in_memory import Items
+from asyncdata.sources.file_names import FileNames
 from asyncdata.sources.listing import matching
 from asyncdata.storage import BLOCK_BYTES, StorageOptions
 from asyncdata.transforms.map import Map
@@ -159,7 +159,7 @@ def inferred_defaults(
     """Return 0 or an empty string for each column, of the first dtype that fits the column's first values."""
     table = table_of([""] * width, na_value, None, None)
     records_of = cast("Callable[..., Dataset[Any]]", partial(open_one, table=table))
-    records = list(Dataset[Any](Items(files)).flat_map(records_of).take(-1 if rows is None else rows))
+    records = list(Dataset[Any](FileNames(files)).flat_map(records_of).take(-1 if rows is None else rows))
     columns = [[record[place] for record in records if record[place]] for place in chosen]
     return [np.zeros(1, dtype) if (dtype := inferred(fields)) != "object" else "" for fields in columns]
 
@@ -190,7 +190,7 @@ def read_in_turn(
     def read_csv(name: str) -> Dataset[Any]:
         return Dataset(open_one(name))
 
-    names: Dataset[str] = Dataset(Items(files, files=True))
+    names: Dataset[str] = Dataset(FileNames(files))
     names = names.shuffle(len(files), seed=seed) if shuffle else names
     if reads is None or reads == 1:
         return names.flat_map(read_csv)

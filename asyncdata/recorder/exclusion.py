@@ -14,7 +14,7 @@ from asyncdata.identity.hashed_attributes import is_users
 from asyncdata.recorder.locations import Record, records_of
 from asyncdata.recorder.replay import check_origin
 from asyncdata.runtime.json_text import parse_json
-from asyncdata.sources.in_memory import Items
+from asyncdata.sources.file_names import FileNames
 from asyncdata.sources.listing import Listing
 from asyncdata.sources.parsed_files import ParsedFile
 from asyncdata.states import place_of_origins
@@ -232,4 +232,4 @@ def files_of(node: Node) -> Sequence[str]:
     """Return the files that a source reads or lists, as far as it tells."""
     if isinstance(node, ParsedFile):
         return [node.shown]
-    return cast("Sequence[str]", node.items) if isinstance(node, Items) and node.files else ()
+    return cast("Sequence[str]", node.items) if isinstance(node, FileNames) else ()

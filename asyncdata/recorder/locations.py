@@ -10,7 +10,8 @@ from asyncdata.identity.hashed_attributes import is_users
 from asyncdata.persistence.file_cache import FileCache
 from asyncdata.runtime.source_state import RestorableItem
 from asyncdata.runtime.tickets import Ticket, Tickets, encode
-from asyncdata.sources.in_memory import FOREVER, Items
+from asyncdata.sources.file_names import FileNames
+from asyncdata.sources.in_memory import FOREVER
 from asyncdata.sources.iterators import IteratorSource
 from asyncdata.sources.listing import Listing
 from asyncdata.sources.parsed_files import ParsedFile
@@ -91,7 +92,7 @@ def in_source(node: Node, ticket: Ticket) -> Iterator[Record]:
     found: Record = {"source": node.label(), "index": number(ticket)}
     if isinstance(ticket, RestorableItem) and isinstance(ticket.snapshot.state, str):
         found["state"] = encode(ticket)["state"]
-    if isinstance(node, Items) and node.files:
+    if isinstance(node, FileNames):
         found["file"] = name_at(node, ticket)
     yield found
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import Any, Final, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -28,15 +28,12 @@ from asyncdata.errors import PlanError, StageError
 from asyncdata.executors.element_rng import Chance, drawn_seed, epoch_key, mixed, scrambled
 from asyncdata.executors.function_call import ENDLESS, Call, Deadline
 from asyncdata.executors.scope import Scope
-from asyncdata.graph.node import ELSEWHERE, PHYSICAL, REPLACEABLE, Node, check_integer, shuffles
+from asyncdata.graph.node import ELSEWHERE, REPLACEABLE, Node, check_integer, shuffles
 from asyncdata.graph.stages import Produce
 from asyncdata.options import INFINITE_CARDINALITY
 from asyncdata.runtime.block import Block, Blocks, Demand
 from asyncdata.runtime.tickets import END, Ordinals, Position, ReplayedTickets, Start, Ticket, Tickets, natural
 from asyncdata.sources.random_access import FEW, IndexedSource, InMemorySource, check_ordinals
-
-if TYPE_CHECKING:
-    from asyncdata.storage import StorageOptions
 
 __all__ = (
     "Chosen",
@@ -363,9 +360,6 @@ class Items(InMemorySource):
     """The items of a list; arrays in them become read-only views."""
 
     items: Sequence[Any] = field(repr=False, metadata=REPLACEABLE)
-    files: bool = False
-    storage: StorageOptions | None = field(default=None, repr=False, metadata=PHYSICAL)
-    """With which options these files were listed."""
 
     def rows(self, start: int, stop: int) -> list[Any]:
         return isolated(list(self.items[start:stop]))
@@ -383,31 +377,6 @@ class Items(InMemorySource):
 
     def label(self) -> str:
         return f"from_iterable({type(self.items).__name__} of {len(self.items)})"
-
-    @property
-    def identity(self) -> str:
-        """The label; for file names also a digest of the names and the files' sizes."""
-        if not self.files:
-            return self.label()
-        from asyncdata.sources.file_list_digest import Files
-
-        return str(Files.of(self.items))
-
-    @property
-    def contents(self) -> tuple[Any, ...]:
-        if not self.files:
-            return super().contents
-        from asyncdata.sources.file_list_digest import stamps
-
-        return *super().contents, stamps(self.items)
-
-    def difference(self, words: str) -> str:
-        if not self.files:
-            return ""
-        from asyncdata.sources.file_list_digest import Files
-
-        was = Files.parse(words)
-        return "" if was is None else was.difference(self.items)
 
 
 @dataclass(frozen=True, eq=False)

@@ -18,7 +18,7 @@ from asyncdata.graph.stages import Produce
 from asyncdata.redaction import redacted
 from asyncdata.runtime.block import Block, Blocks, Demand
 from asyncdata.runtime.tickets import END, ExplicitTickets, Position, ReplayedTickets, Ticket
-from asyncdata.sources.in_memory import Items
+from asyncdata.sources.file_names import FileNames
 from asyncdata.storage import Entry, StorageOptions, is_local, is_web, store_for, without_query
 
 __all__ = ("Listing", "Pattern", "buffer_for", "is_pattern", "listed", "matching")
@@ -134,15 +134,15 @@ def listed(
     patterns = patterns_of(method, pattern)
     storage, keeping = StorageOptions.of(method, storage_options), StorageOptions.of(method, storage_options, cache_dir)
     if keeping is not None and keeping.cache is not None:  # all at once, as a part of a listing is not kept
-        return Items(matching(method, pattern, keeping), files=True, storage=storage)
+        return FileNames(matching(method, pattern, keeping), storage=storage)
     if len(patterns) == 1 and in_order and not is_local(patterns[0]) and not is_web(patterns[0]):
         listing = Listing(patterns[0], storage)
         entries = listing.entries()
         names = [entry.path for entry in islice(entries, MANY)]
         if next(entries, None) is not None:
             return listing
-        return Items(some(method, patterns, names), files=True, storage=listing.storage)
-    return Items(matching(method, pattern, storage), files=True, storage=storage)
+        return FileNames(some(method, patterns, names), storage=listing.storage)
+    return FileNames(matching(method, pattern, storage), storage=storage)
 
 
 def matching(
@@ -190,5 +190,5 @@ def some(method: str, patterns: Sequence[str], found: list[str]) -> list[str]:
 
 def buffer_for(files: Node) -> int | None:
     """Return the size of a buffer that shuffles all names; `None` for a lazy listing, as it would need to hold all."""
-    many = isinstance(files, Items) and len(files.items) > MANY and not is_local(files.items[0])
+    many = isinstance(files, FileNames) and len(files.items) > MANY and not is_local(files.items[0])
     return None if many else files.cardinality

@@ -143,6 +143,7 @@ def examples(folder: Path) -> dict[str, ad.Dataset[Any]]:
         "WebSocketStreamed": ad.Dataset.from_websocket("ws://localhost"),
         "IgnoreErrors": RANGE.ignore_errors(),
         "Interleave": RANGE.interleave(number, cycle_length=2),
+        "FileNames": ad.Dataset.list_files(path, shuffle=False),
         "Items": ad.Dataset.from_iterable(["a", "b"]),
         "Iterated": ad.Dataset.from_iterable({1, 2}),
         "Join": RANGE.join(RANGE, number),
@@ -209,6 +210,7 @@ def zipped(datasets: Any) -> Any:
 
 
 SPECIAL: dict[tuple[str, str], Callable[[], Any]] = {
+    ("FileNames", "items"): lambda: ["/another"],
     ("FixedFile", "files"): lambda: FixedFiles(FixedLayout(3, 0, 0)),
     ("LanceMatches", "table"): lance_table,  # of the same rows
     ("LanceRows", "table"): lance_table,
