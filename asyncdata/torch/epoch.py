@@ -44,6 +44,9 @@ T = TypeVar("T")
 
 VERSION: Final = 1
 
+MOST_STATE: Final = 1 << 24
+"""Bytes of what workers are sent, beside large arrays: of so much it takes 0.1 s to tell whether it has changed."""
+
 ITERATIONS: Final = counting(1)
 
 
@@ -332,9 +335,12 @@ class WorkerEpoch(Epoch[T]):
             self.hand_over()
         if self.stand_in is not None:
             with self.meter.fetched():
-                reply = self.stand_in.fetch(self.held.popleft())
-            self.took(reply)
-            return reply
+                reply = self.stand_in.fetch(self.held[0])
+            if reply is not None:
+                self.held.popleft()
+                self.took(reply)
+                return reply
+            self.hand_over()
         found = self.arrived.pop(self.wait())
         if isinstance(found, BaseException):
             self.failure = found
@@ -409,8 +415,8 @@ class WorkerEpoch(Epoch[T]):
 def prepared(setup: RunSetup, loader: Any) -> tuple[SharedFunction, StandIn | None]:
     """Return what workers need as they get it; and who makes the first batches here if the workers must start first.
 
-    An iterable dataset would have to be read again, `worker_init_fn` is for other processes than this one, and what is
-    done here has no timeout.
+    An iterable dataset would have to be read again, `worker_init_fn` is for other processes than this one, what is done
+    here has no timeout, and whether a dataset has changed is compared for each batch.
     """
     workers: list[LoaderWorker] = loader.workers()
     if setup.function is None:
@@ -426,7 +432,8 @@ def prepared(setup: RunSetup, loader: Any) -> tuple[SharedFunction, StandIn | No
         setup.function = FUNCTIONS.function(work, held)
         for worker in workers:
             worker.start()
-        here = not is_iterable(setup.kind) and setup.worker_init_fn is None and not loader.timeout
+        quick = setup.function.function.length < MOST_STATE
+        here = quick and not is_iterable(setup.kind) and setup.worker_init_fn is None and not loader.timeout
         if here and not all(worker.has_started() for worker in workers):
             return setup.function, StandIn(setup.function.function, setup.number or 0)
     return setup.function, None

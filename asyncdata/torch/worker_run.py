@@ -23,6 +23,7 @@ from asyncdata.sources.hugging_face_streams import begin_again, forgets_its_buff
 from asyncdata.sources.stateful import Stateful, takes_others
 from asyncdata.torch.collation import stacking_in_place
 from asyncdata.torch.generators import GlobalStates, global_states, mark_of_globals, set_global_states
+from asyncdata.torch.held_state import digest_of_state
 from asyncdata.torch.internals import is_iterable, make_fetcher, numpy_seed, set_worker_info, torch, worker_info
 from asyncdata.torch.process_settings import ProcessSettings
 
@@ -201,26 +202,39 @@ def arrived(fields: dict[str, Any]) -> RunInWorker:
 
 
 class StandIn:
-    """Makes the first batches in this process, with the random numbers of the workers, until these have started."""
+    """Makes the first batches in this process, with the random numbers of the workers, until these have started.
+
+    All workers have the one dataset that is here, so this ends when the dataset, or `collate_fn`, remembers something:
+    a generator of its own, a cache, a counter. Then workers, which have one each, make that batch again.
+    """
 
     def __init__(self, function: FunctionReference, number: int) -> None:
         function.load()
         self.setup = RUNS.pop(number).setup
         self.runs: dict[int, WorkerRun] = {}
+        self.before = self.remembered()
 
-    def fetch(self, request: BatchRequest) -> BatchReply:
-        """Make a batch as its worker would."""
+    def remembered(self) -> bytes | None:
+        """Return a digest of what the dataset and `collate_fn` remember."""
+        return digest_of_state(self.setup.dataset, self.setup.collate_fn)
+
+    def fetch(self, request: BatchRequest) -> BatchReply | None:
+        """Return a batch as its worker would make it; `None` if it changed the dataset."""
         run = self.runs.setdefault(request.worker, WorkerRun(self.setup))
         own, threads = global_states(), torch.get_num_threads()
         torch.set_num_threads(1)  # as workers have; more would wait for cores on which the workers start
         try:
-            return run.fetch(request)
+            reply = run.fetch(request)
+        except BaseException:  # an interrupt: the batch is made anew by the next call
+            del self.runs[request.worker]
+            raise
         finally:
             torch.set_num_threads(threads)
             run.states = global_states()
             ACTIVE.clear()
             set_global_states(own)
             set_worker_info(None)
+        return reply if self.before is not None and self.remembered() == self.before else None
 
 
 class WorkerRun:

@@ -430,3 +430,56 @@ def keep_batches(items: list[Any]) -> Any:
 def threads_of(items: list[Any]) -> int:
     """With how many threads PyTorch computes."""
     return torch.get_num_threads()
+
+
+class Remembering(Numbers):
+    """Has a generator of its own, a cache and a counter, as many datasets do, of which each worker has its own."""
+
+    def __init__(self, count: int = 11) -> None:
+        super().__init__(count)
+        self.random = np.random.default_rng(3)
+        self.generator = torch.Generator().manual_seed(4)
+        self.cache: dict[int, int] = {}
+        self.calls = iter(range(1000))
+
+    def __getitem__(self, index: int) -> Any:
+        drawn = self.random.random(), torch.rand(1, generator=self.generator).item()
+        return index, *drawn, self.cache.setdefault(index % 3, index), next(self.calls)
+
+
+class Opening(Numbers):
+    """Makes at its first call what cannot be pickled, such as a connection."""
+
+    handle: Any = None
+
+    def __getitem__(self, index: int) -> int:
+        if self.handle is None:
+            self.handle = threading.Lock()
+        return index
+
+
+class Delegating(Dataset[Any]):
+    """Has what another dataset has."""
+
+    def __init__(self, inner: Any) -> None:
+        self.inner = inner
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+    def __len__(self) -> int:
+        return len(self.inner)
+
+    def __getitem__(self, index: int) -> Any:
+        return self.inner[index], self.count
+
+
+INTERRUPTS: list[int] = []
+
+
+def interrupted_at_four(items: list[int]) -> list[int]:
+    """As if Ctrl-C were pressed, once."""
+    if 4 in items and not INTERRUPTS:
+        INTERRUPTS.append(1)
+        raise KeyboardInterrupt
+    return items

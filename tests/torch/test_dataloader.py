@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch.utils.data import BatchSampler, RandomSampler, SequentialSampler, WeightedRandomSampler
+from torch.utils.data import BatchSampler, RandomSampler, SequentialSampler, Subset, WeightedRandomSampler
 from torch.utils.data import DataLoader as TorchLoader
 
 import asyncdata as ad
@@ -23,18 +23,22 @@ from asyncdata.torch.epoch_meter import EpochMeter
 from asyncdata.torch.worker_process import FUNCTIONS, LoaderWorker
 from tests.torch.datasets import (
     Batched,
+    Delegating,
     EagerSampler,
     LazySampler,
     Nested,
     Noisy,
     Numbers,
+    Opening,
     ReadOnce,
+    Remembering,
     Rows,
     Stream,
     Table,
     Unsendable,
     die_at_three,
     fail_on_seven,
+    interrupted_at_four,
     numbers_of,
     remember,
     remembered,
@@ -298,6 +302,37 @@ def test_the_first_batches_are_made_here_until_the_workers_have_started(monkeypa
         monkeypatch.setattr(LoaderWorker, "has_started", lambda _, asked=asked: next(asked, True))
         seed()
         assert repr([list(DataLoader(Noisy(), 2, shuffle=True, num_workers=2)), torch.rand(1)]) == whole
+
+
+@pytest.mark.parametrize("given", [{}, {"persistent_workers": True}, {"shuffle": True, "prefetch_factor": 3}])
+def test_a_dataset_that_remembers_something_is_made_for_each_worker(
+    given: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    theirs = epochs(TorchLoader, Remembering(), [lambda: given], num_workers=2, batch_size=2)
+    for count in (0, 1, 4, 100):
+        asked = iter([False] * count)
+        monkeypatch.setattr(LoaderWorker, "has_started", lambda _, asked=asked: next(asked, True))
+        assert epochs(DataLoader, Remembering(), [lambda: given], num_workers=2, batch_size=2) == theirs
+
+
+def test_first_batches_are_made_here_of_a_dataset_that_opens_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(LoaderWorker, "has_started", lambda _: False)
+    monkeypatch.setattr(LoaderWorker, "ask", lambda *_: pytest.fail("a worker was asked"))
+    assert [*DataLoader(Opening(4), 2, num_workers=1, collate_fn=list)] == [[0, 1], [2, 3]]
+
+
+def test_an_interrupt_while_a_batch_is_made_here_loses_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(LoaderWorker, "has_started", lambda _: False)
+    batches = iter(DataLoader(Numbers(8), 2, num_workers=2, collate_fn=interrupted_at_four))
+    assert [next(batches), next(batches)] == [[0, 1], [2, 3]]
+    with pytest.raises(KeyboardInterrupt):
+        next(batches)
+    assert [*batches] == [[4, 5], [6, 7]]
+
+
+def test_a_dataset_that_delegates_to_another_one_reaches_workers() -> None:
+    dataset = Subset(Delegating(Delegating(Numbers(9))), [8, 1, 2, 7])
+    assert epochs(DataLoader, dataset, [], num_workers=1) == epochs(TorchLoader, dataset, [], num_workers=1)
 
 
 def test_worker_init_fn_is_called_once_for_each_worker_and_epoch() -> None:

@@ -421,6 +421,25 @@ def property_of(made: cached_property[Any]) -> Any:
     return cached_property, (made.func,), {"attrname": made.attrname}
 
 
+PLAIN: Final = ("__new__", "__reduce__", "__reduce_ex__", "__getstate__")
+
+
+def is_plain_object(kind: Any) -> bool:
+    """Return whether the instances of a class are their attributes alone, and it has no own way to pickle them."""
+    bases: tuple[type, ...] = kind.__mro__
+    slots = any(base.__dict__.get("__slots__") for base in bases)
+    if kind.__dictoffset__ == 0 or slots or hasattr(kind, "__setstate__") or kind in ByValuePickler.dispatch_table:
+        return False
+    own = [getattr(kind, name, None) for name in (*PLAIN, "__getnewargs__", "__getnewargs_ex__")]
+    return own == [*[getattr(object, name) for name in PLAIN], None, None]
+
+
+def set_attributes(made: Any, attributes: dict[str, Any]) -> None:
+    """Give an unpickled object its attributes. Pickle would first ask it for a method, which a `__getattr__` that
+    delegates to one of the attributes does not survive."""
+    made.__dict__.update(attributes)
+
+
 class ByValuePickler(CloudPickler):
     """Sends functions and classes that cannot be imported, those with a cache among them."""
 
@@ -441,6 +460,9 @@ class ByValuePickler(CloudPickler):
             )
         if is_tensor(obj) and dtype_name(obj) not in PICKLED:
             return reduced_tensor(obj)
+        kind: Any = type(obj)  # pyright: ignore[reportUnknownVariableType]
+        if hasattr(kind, "__getattr__") and is_plain_object(kind):
+            return object.__new__, (kind,), obj.__dict__, None, None, set_attributes
         return CloudPickler.reducer_override(self, obj)
 
 
