@@ -5,9 +5,10 @@ from __future__ import annotations
 
 from asyncio import CancelledError
 from collections.abc import Callable, Iterable
-from operator import index
+from math import nan
+from operator import index, ne
 from types import CoroutineType
-from typing import Any, cast, final
+from typing import Any, Final, cast, final
 
 import numpy as np
 
@@ -17,7 +18,13 @@ from asyncdata.executors.function_call import Call
 from asyncdata.runtime.block import Failure
 from asyncdata.runtime.tickets import Ticket
 
-__all__ = ("Classifier", "Keyer", "Labeller", "in_key_order")
+__all__ = ("Classifier", "Keyer", "Labeller", "has_nan", "in_key_order", "one_nan")
+
+NUMBERS: Final = (float, np.floating, np.datetime64, np.timedelta64)
+"""Types of numbers that may be NaN or NaT."""
+
+NANS: Final[dict[type[Any], Any]] = {kind: kind("NaT") for kind in (np.datetime64, np.timedelta64)}
+"""What stands for each NaN of a type; `nan` for that of other types."""
 
 
 class Labeller(Call):
@@ -77,12 +84,29 @@ class Keyer(Labeller):
     def label_of(self, found: Any) -> Any:
         found = as_key(found)
         scalar = isinstance(found, (np.generic, np.ndarray)) and np.ndim(cast("Any", found)) == 0
-        key = cast("Any", found).item() if scalar else cast("Any", found)
+        key = one_nan(cast("Any", found).item() if scalar else cast("Any", found))
         try:
             hash(key)
         except TypeError:
             raise TypeError(f"{self.name} must return a key that has a hash, got {found!r:.60}") from None
         return key
+
+
+def has_nan(value: Any) -> bool:
+    """Return whether a value is NaN or NaT, or a tuple with one."""
+    if isinstance(value, tuple):
+        return any(map(has_nan, cast("tuple[Any, ...]", value)))
+    return issubclass(type(value), NUMBERS) and bool(ne(value, value))
+
+
+def one_nan(value: Any) -> Any:
+    """Return a value, with the same object for each NaN, which is equal to itself alone, and is another object once it
+    was in another process."""
+    if not has_nan(value):
+        return value
+    if isinstance(value, tuple):
+        return tuple(map(one_nan, cast("tuple[Any, ...]", value)))
+    return NANS.get(cast("type[Any]", type(value)), nan)
 
 
 def as_key(found: Any) -> Any:

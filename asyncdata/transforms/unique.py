@@ -7,6 +7,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
+from operator import ne
 from typing import Any, Final, cast, final
 
 import numpy as np
@@ -34,6 +35,7 @@ from asyncdata.runtime.tickets import (
     natural,
     replaying,
 )
+from asyncdata.transforms.keyed import has_nan, one_nan
 
 __all__ = ("Unique",)
 
@@ -78,7 +80,7 @@ def again(item: Any, ticket: Ticket) -> Any:
 def added(keys: set[Any], item: Any, ticket: Ticket) -> Failure | None:
     """Add the key of an element to `keys`; return the failure of one that has none."""
     try:
-        keys.add(key_of(item) if has_tensors(item) else item)
+        keys.add(key_of(item) if has_tensors(item) else one_nan(item))
     except TypeError:
         try:
             keys.add(key_of(item))
@@ -138,6 +140,9 @@ class SeenElements(Step):
         """Return where elements are that have not come before, and remember them; all at once, without a loop."""
         first = dict(zip(reversed(items), range(len(items) - 1, -1, -1), strict=True))
         unknown = {*first}.difference(self.keys)
+        nested = any(issubclass(kind, tuple) for kind in set(map(type, unknown)))
+        if any(map(ne, unknown, unknown)) or (nested and any(map(has_nan, unknown))):
+            raise ValueError("NaN is not equal to itself")
         self.keys |= unknown
         return sorted([first[item] for item in unknown])
 
@@ -206,7 +211,7 @@ def key_of(item: Any) -> Any:
     level = open_level(item)
     if level is None:
         hash(item)
-        return item
+        return one_nan(item)
     kind: type[Any] = type(item)  # pyright: ignore[reportUnknownVariableType]
     parts = [key_of(part) for part in level.parts]
     if kind is tuple:

@@ -20,6 +20,21 @@ TOTAL = ad.Reducer(lambda key: 0, lambda total, x: total + x, lambda total: tota
 MEMBERS = ad.Reducer(lambda key: (key,), lambda found, x: (*found, x), lambda *found: found)
 
 
+def test_nan_is_one_key() -> None:
+    numbers = np.array([np.nan, 1, np.nan, np.nan])
+    ds = ad.Dataset.from_iterable(numbers)
+    counted = ad.Reducer(lambda _: 0, lambda count, _: count + 1, lambda count: count)
+    for key in (
+        lambda x: x,
+        lambda x: float(x),
+        lambda x: (x, 1),
+        lambda x: np.datetime64("NaT" if np.isnan(x) else 1, "s"),
+    ):
+        assert list(ds.group_by_reducer(key, counted)) == [3, 1]
+        windows = ds.group_by_window(key, lambda _, window: window.batch(3), 3)
+        assert [len(window) for window in windows] == [3, 1]
+
+
 def by_three(x: int) -> int:
     return x % 3
 

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -20,6 +20,11 @@ STRINGS = getattr(np.dtypes, "StringDType", lambda: "U40")()
 class Sample:
     words: Any
     label: int
+
+
+class Pair(NamedTuple):
+    number: Any
+    label: int = 1
 
 
 def test_keeps_its_contract() -> None:
@@ -51,6 +56,16 @@ def test_keeps_its_contract() -> None:
 )
 def test_what_is_the_same(items: list[Any], count: int) -> None:
     assert len(list(ad.Dataset.from_iterable(items).unique())) == count
+
+
+@pytest.mark.parametrize("placement", ["thread", "process"])
+@pytest.mark.parametrize("kind", [float, np.float32, np.datetime64, np.timedelta64])
+def test_nan_is_equal_to_nan_also_where_it_is_another_object(kind: Any, placement: Any) -> None:
+    first, second = (kind("nan"), kind("nan")) if kind in (float, np.float32) else (kind("NaT"), kind("NaT"))
+    for part in (lambda x: x, lambda x: (x, 1), Pair, lambda x: [x], lambda x: {"x": x}):
+        elements = [part(one) for one in (first, first, second)]
+        options = ad.Options(placement=placement)
+        assert len(list(ad.Dataset.from_iterable(elements).unique().with_options(options))) == 1
 
 
 def test_the_first_of_equal_elements_is_given() -> None:
