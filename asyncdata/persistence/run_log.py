@@ -5,11 +5,11 @@ share, how many elements had been delivered before (`begin`), the time, and whic
 list follows for each element: its number in the epoch, its ticket as in an origin, or `null` if that is not known, and
 a third item, 1, if it failed; or a dict for many that are alike: the first one and how many they are (`steps`), how
 many members each has if they are batches (`each`), and the tickets of all (`of`), or their places in an order that can
-be computed again, which a dict before it describes (`order`, a hash of it). A dict says where the run continues after
-so many elements (`at`, `position`), as in a state. All that is written at once ends with a dict that says why (`state`,
-`end`, `left`, `more`), after how many elements, and has a hash of the run up to there: so a damaged file, or one that
-two runs wrote at once, is seen. A run that goes on in another part begins there in the same way, with the last hash of
-the part before (`follows`).
+be computed again, which a dict before it describes (`order`, a hash of it). Such lines may be deflated together
+(`lines`). A dict says where the run continues after so many elements (`at`, `position`), as in a state. All that is
+written at once ends with a dict that says why (`state`, `end`, `left`, `more`), after how many elements, and has a hash
+of the run up to there: so a damaged file, or one that two runs wrote at once, is seen. A run that goes on in another
+part begins there in the same way, with the last hash of the part before (`follows`).
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from asyncdata.system.rank import this_rank
 
 __all__ = ("FORMAT", "HEAD", "IN_ANY_ORDER", "WITH_REPLACEMENT", "Occasion", "RunLog", "chained")
 
-FORMAT: Final = 3
-"""Logs of format 1 have no orders, and those before 3 no compressed tickets."""
+FORMAT: Final = 4
+"""Logs of format 1 have no orders, those before 3 no compressed tickets, those before 4 no lines that are deflated."""
 
 HEAD: Final = ("log", "each", "follows", "begin", "time", "rank")
 """What the beginning of a run has besides what all its states share."""

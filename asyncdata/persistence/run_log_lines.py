@@ -11,13 +11,22 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from asyncdata.runtime.column_compression import compressed
+from asyncdata.runtime.column_compression import compressed, compressed_text
 from asyncdata.runtime.columns import Columns, joined_columns
 from asyncdata.runtime.orders import Order, Ordered
 from asyncdata.runtime.position_codec import FEW, columns_of, pack_columns, rows_of, shape_of
 from asyncdata.runtime.tickets import Tickets
 
-__all__ = ("Delivered", "name_of_order", "text_of")
+__all__ = ("MOST_TEXT", "Delivered", "name_of_order", "text_of")
+
+FEWEST_BYTES: Final = 1 << 12
+"""Lines of single elements that have fewer bytes together are not deflated."""
+
+LONG: Final = 1 << 20
+"""So many bytes of them are deflated at once."""
+
+MOST_TEXT: Final = 1 << 26
+"""The most bytes that are in a line which is deflated."""
 
 COMPACT: Final = json.JSONEncoder(separators=(",", ":"))
 
@@ -93,7 +102,7 @@ class Delivered:
         """Yield the lines of all; each order's before the first that has places in it, if it is not in `orders`."""
         group: list[Alike] = []
         first = place = 0
-        for begin, part in self.with_orders_worth_it(orders).items():
+        for begin, part in together(self.with_orders_worth_it(orders)):
             if group and not (isinstance(part, Alike) and begin == place and group[0].goes_on(part)):
                 yield from lines_of(first, group, orders)
                 group = []
@@ -117,6 +126,32 @@ class Delivered:
             place: part.listed() if isinstance(part, Alike) and part.order and id_of(part.order) in few else part
             for place, part in (self.parts.items() if few else ())
         } or self.parts
+
+
+def together(parts: Mapping[int, str | Alike]) -> Iterator[tuple[int, str | Alike]]:
+    """Yield the parts, with lines of single elements that follow each other as one, where these are long."""
+    lines = list[tuple[int, str]]()
+    size = 0
+    for place, part in parts.items():
+        if lines and (size >= LONG or not isinstance(part, str)):
+            yield from deflated_lines(lines, size)
+            lines, size = [], 0
+        if isinstance(part, str):
+            lines.append((place, part))
+            size += len(part)
+        else:
+            yield place, part
+    yield from deflated_lines(lines, size)
+
+
+def deflated_lines(lines: list[tuple[int, str]], size: int) -> Iterator[tuple[int, str]]:
+    """Yield one line for those of some elements, if there are many bytes, and it takes half of them or less."""
+    if FEWEST_BYTES <= size < MOST_TEXT - len(lines):
+        line = text_of({"lines": compressed_text("\n".join([line for _, line in lines]))})
+        if 2 * len(line) <= size:
+            yield lines[0][0], line
+            return
+    yield from lines
 
 
 def id_of(order: Order) -> tuple[int, ...]:

@@ -17,9 +17,9 @@ from asyncdata.errors import DataLossError, PlanError
 from asyncdata.graph.node import Node
 from asyncdata.persistence.run_log import FORMAT, Occasion, chained
 from asyncdata.persistence.run_log_files import contents, log_path, parts_of
-from asyncdata.persistence.run_log_lines import name_of_order
+from asyncdata.persistence.run_log_lines import MOST_TEXT, name_of_order
 from asyncdata.recorder.orders import order_of
-from asyncdata.runtime.column_compression import decompressed
+from asyncdata.runtime.column_compression import decompressed, decompressed_text
 from asyncdata.runtime.columns import Columns
 from asyncdata.runtime.json_text import parse_json
 from asyncdata.runtime.orders import MOST_PLACES, Order
@@ -207,8 +207,23 @@ class Chunk:
     """What of it is damaged."""
 
     def add(self, line: bytes, value: Any, number: int) -> None:
-        """Take the line of one element, or of a position."""
+        """Take a line."""
         self.lines.append(line)
+        if isinstance(value, dict) and "lines" in value:
+            for one in self.lines_in(cast("dict[str, Any]", value)["lines"]):
+                self.add_value(parsed(one), number)
+        else:
+            self.add_value(value, number)
+
+    def lines_in(self, text: Any) -> list[bytes]:
+        """Return the lines that were deflated; one that is none, if they are damaged."""
+        try:
+            return decompressed_text(text, MOST_TEXT).splitlines()
+        except DAMAGED:
+            return [b""]
+
+    def add_value(self, value: Any, number: int) -> None:
+        """Take what is in the line of one element, of many, of an order or of a position."""
         found = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
         if is_natural(found.get("at")):
             self.positions[found["at"]] = found.get("position")

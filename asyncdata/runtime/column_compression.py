@@ -1,7 +1,9 @@
-"""Compression of columns: tickets of many elements as the differences from those before them, deflated.
+"""Compression of tickets: those of many elements as the differences from those before them, deflated; or as text.
 
 The elements of an interleave come from each file in turn, and those of each file follow each other. So a number is
 written as the difference from that of the last element that has the same numbers before it in its tuple: mostly one.
+In the pairs of a zip no two elements have the same number before: these are written as differences from the element
+before (`flat`), where that takes less.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ import numpy.typing as npt
 
 from asyncdata.runtime.columns import Columns, leaves_in
 
-__all__ = ("compressed", "decompressed")
+__all__ = ("compressed", "compressed_text", "decompressed", "decompressed_text")
 
 FEWEST: Final = 256
 """Fewer tickets are not compressed."""
@@ -38,17 +40,20 @@ def compressed(columns: Columns, count: int) -> dict[str, Any] | None:
     plain_bits = sum((int(leaf.max()) - int(leaf.min())).bit_length() for leaf in leaves) if count >= FEWEST else 0
     if not plain_bits:
         return None
-    pieces, widths = list[Any](), list[int]()
+    pieces, flat = list[Any](), list[int]()
     for place, leaf in enumerate(leaves):
-        found = differences(leaf, leaves[:place])
-        width = next(size for size in WIDTHS if fits(found, size))
-        pieces.append(found.astype(f"<i{width}"))
-        widths.append(width)
+        piece = narrowest(differences(leaf, leaves[:place]))
+        other = narrowest(differences(leaf, []))
+        if place and len(deflated([other[:SAMPLE]])) < len(deflated([piece[:SAMPLE]])):
+            flat.append(place)
+            piece = other
+        pieces.append(piece)
     some = min(count, SAMPLE)
     if len(deflated([piece[:some] for piece in pieces])) * 8 * WORTH > plain_bits * some:
         return None
     text = b64encode(deflated(pieces)).rstrip(b"=").decode()
-    return {"packed": count, "widths": shaped(columns, iter(widths)), "deflated": text}
+    widths = shaped(columns, iter([piece.itemsize for piece in pieces]))
+    return {"packed": count, "widths": widths, **({"flat": flat} if flat else {}), "deflated": text}
 
 
 def decompressed(found: dict[str, Any]) -> Columns:
@@ -63,22 +68,40 @@ def decompressed(found: dict[str, Any]) -> Columns:
         raise ValueError(str(error)) from None
     if len(data) != size:
         raise ValueError(f"{len(data)} bytes of {size}")
-    leaves, begin = list[Numbers](), 0
-    for width in widths:
-        end = begin + count * width
-        leaves.append(summed(np.frombuffer(data[begin:end], f"<i{width}").astype(np.int64), leaves))
+    leaves, begin, flat = list[Numbers](), 0, {*found.get("flat", ())}
+    for place, width in enumerate(widths):
+        end, before = begin + count * width, [] if place in flat else leaves
+        leaves.append(summed(np.frombuffer(data[begin:end], f"<i{width}").astype(np.int64), before))
         begin = end
     return shaped(found["widths"], iter(leaves))
+
+
+def compressed_text(text: str) -> str:
+    """Return text deflated, in base 64."""
+    return b64encode(zlib.compress(text.encode(), 1)).rstrip(b"=").decode()
+
+
+def decompressed_text(found: str, most: int) -> bytes:
+    """Return text that was compressed; `ValueError` if it is damaged, or has more bytes than `most`."""
+    reader = zlib.decompressobj()
+    try:
+        data = reader.decompress(b64decode(found + "=" * (-len(found) % 4)), most)
+    except zlib.error as error:
+        raise ValueError(str(error)) from None
+    if not reader.eof:
+        raise ValueError("it is cut off, or too long")
+    return data
 
 
 def deflated(pieces: Sequence[Any]) -> bytes:
     return zlib.compress(b"".join([piece.tobytes() for piece in pieces]))
 
 
-def fits(values: Numbers, size: int) -> bool:
-    """Return whether signed integers of so many bytes can be these."""
-    limit = 1 << (8 * size - 1)
-    return -limit <= int(values.min()) and int(values.max()) < limit
+def narrowest(values: Numbers) -> Any:
+    """Return numbers as signed integers of as few bytes as can be these."""
+    least, most = int(values.min()), int(values.max())
+    width = next(size for size in WIDTHS if -(1 << (8 * size - 1)) <= least and most < 1 << (8 * size - 1))
+    return values.astype(f"<i{width}")
 
 
 def shaped(template: Columns, leaves: Iterator[Any]) -> Any:

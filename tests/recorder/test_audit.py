@@ -187,7 +187,7 @@ def damaged(text: str) -> str:
         pytest.param(damaged, id="a byte"),
         pytest.param(lambda text: text.replace("[4,", "[5,", 1), id="a number"),
         pytest.param(lambda text: "", id="empty"),
-        pytest.param(lambda text: text.replace('{"log":3', '{"log":9', 1), id="another format"),
+        pytest.param(lambda text: text.replace('{"log":4', '{"log":9', 1), id="another format"),
         pytest.param(lambda text: "\n".join(reversed(text.splitlines())), id="lines turned round"),
     ],
 )

@@ -32,6 +32,7 @@ PIPELINES: dict[str, Callable[[], ad.Dataset[Any]]] = {
     "packed": lambda: ad.Dataset.range(400).filter(lambda x: x % 7 > 0).shuffle(50, seed=2).batch(8),
     "deflated": lambda: regular().batch(8),
     "elements": lambda: regular(),
+    "lines": lambda: ad.Dataset.range(400).batch(10).unbatch().batch(8),
 }
 
 WRONG: list[Any] = [None, True, -1, 1 << 40, 1 << 62, 10**30, 0.5, "", "zz", [], [[1]], {}, {"of": [1]}, [1, 2, 3]]
@@ -130,7 +131,7 @@ def test_shares_that_no_run_has_are_none(tmp_path: Path, shares: Any) -> None:
     lines = written(PIPELINES["buffer"], path)
     lines[0]["shares"] = shares
     reseal(path, lines)
-    assert "a log of format 3" in str(seen(PIPELINES["buffer"], path))
+    assert "a log of format 4" in str(seen(PIPELINES["buffer"], path))
 
 
 def test_what_was_cut_off_is_said_with_its_file(tmp_path: Path) -> None:

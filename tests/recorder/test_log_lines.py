@@ -13,7 +13,7 @@ import pytest
 import asyncdata as ad
 from asyncdata.persistence import run_log_lines
 from asyncdata.recorder.audit import leaves_of
-from asyncdata.recorder.log_reader import read_logs
+from asyncdata.recorder.log_reader import read_logs, step_origin
 
 
 def lengths(x: int) -> Any:
@@ -85,6 +85,25 @@ def test_consecutive_records_take_a_line_however_many_they_are(tmp_path: Path) -
     for _ in ad.Dataset.range(30_000).batch(256).with_options(ad.Options(record=log)):
         pass
     assert log.stat().st_size < 0.05 * 30_000
+
+
+@pytest.mark.parametrize(
+    ("build", "bytes_each"),
+    [
+        (lambda: ad.Dataset.range(20_000).window(8, shift=8).batch(32), 1),
+        (lambda: ad.Dataset.range(20_000).batch(10).unbatch().batch(256), 4),
+        (lambda: ad.Dataset.zip((ad.Dataset.range(20_000), ad.Dataset.range(20_000))).batch(256), 0.05),
+    ],
+)
+def test_lines_that_are_alike_are_deflated_together(build: Any, bytes_each: float, tmp_path: Path) -> None:
+    log, origins = tmp_path / "run.jsonl", list[Any]()
+    with build().with_options(ad.Options(record=log)).iterate(epoch=0) as batches:
+        for _ in batches:
+            origins.append(batches.origin()["ticket"])
+    assert log.stat().st_size < bytes_each * 20_000
+    logs = read_logs([str(log)])
+    for step in (0, len(origins) // 2, len(origins) - 1):
+        assert [*leaves_of(step_origin(logs, step, 0)["ticket"])] == [*leaves_of(origins[step])]
 
 
 def test_what_is_made_from_a_recorded_dataset_can_be_read_without_a_log(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from asyncdata.runtime import column_compression as compression
-from asyncdata.runtime.column_compression import compressed, decompressed
+from asyncdata.runtime.column_compression import compressed, compressed_text, decompressed, decompressed_text
 from asyncdata.runtime.position_codec import columns_of, rows_of
 
 NUMBERS = st.one_of(st.integers(0, 3), st.integers(0, 70_000), st.integers(-(1 << 63), (1 << 63) - 1))
@@ -49,6 +49,23 @@ def test_elements_of_files_in_turn_take_hardly_any_room_and_random_ones_are_not_
     random = np.random.default_rng(1).permutation(16_000)
     assert compressed(random, len(random)) is None
     assert compressed(columns_of(turns[:100]), 100) is None
+
+
+def test_pairs_of_a_zip_take_hardly_any_room() -> None:
+    pairs = [(place, 7 + place) for place in range(16_000)]
+    found = compressed(columns_of(pairs), len(pairs))
+    assert found is not None
+    assert found["flat"] == [1]
+    assert len(found["deflated"]) < len(pairs) / 100
+    assert rows_of(decompressed(found)) == pairs
+
+
+def test_text_comes_back_and_no_more_of_it_than_is_allowed() -> None:
+    text = "a line\n" * 1000
+    assert decompressed_text(compressed_text(text), len(text)) == text.encode()
+    for found, most in ((compressed_text(text), len(text) - 1), (compressed_text(text)[:-9], 1 << 20), ("AAAA", 9)):
+        with pytest.raises(ValueError, match=r"."):
+            decompressed_text(found, most)
 
 
 @pytest.mark.parametrize(
