@@ -8,9 +8,9 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from asyncdata.elements.structure import map_leaves, rows_of
+from asyncdata.elements.structure import rows_of
 
-__all__ = ("BorrowedColumns", "ColumnStore", "IntegerColumn", "LazyColumnStore", "writable")
+__all__ = ("ColumnStore", "IntegerColumn", "LazyColumnStore")
 
 
 class ColumnStore:
@@ -44,31 +44,6 @@ class ColumnStore:
     def at(self, places: Sequence[int]) -> ColumnStore:
         """Return the rows at some indices."""
         raise NotImplementedError
-
-
-class BorrowedColumns(ColumnStore):
-    """Rows in memory of another package, which elements must not share: its arrays are copied when they are needed.
-    A batch copies its rows anyway."""
-
-    __slots__ = ("lent",)
-
-    value: Any
-
-    def __init__(self, lent: Any, rows: int) -> None:
-        self.lent = lent
-        self.rows = rows
-        self.given, self.owned = 0, False
-        self.items = None
-
-    @property
-    def raw(self) -> Any:
-        return self.lent
-
-    def __getattr__(self, name: str) -> Any:
-        if name != "value":  # `value` is not set yet
-            raise AttributeError(name)
-        self.value = self.lent = writable(self.lent)
-        return self.value
 
 
 class LazyColumnStore(ColumnStore):
@@ -120,12 +95,3 @@ def integers(values: Sequence[int]) -> npt.NDArray[np.int64]:
     if isinstance(values, range):
         return np.arange(values.start, values.stop, values.step, dtype=np.int64)
     return np.array(values, np.int64)
-
-
-def writable(value: Any) -> Any:
-    """Return a structure of arrays with copies of those whose rows are read-only arrays."""
-    return map_leaves(lambda leaf, _: leaf.copy() if lends(leaf) else leaf, value)
-
-
-def lends(leaf: Any) -> bool:
-    return isinstance(leaf, np.ndarray) and leaf.ndim > 1 and not leaf.flags.writeable

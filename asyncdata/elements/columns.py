@@ -9,7 +9,7 @@ from typing import Any, Final, cast, final
 import numpy as np
 import numpy.typing as npt
 
-from asyncdata.elements.column_store import BorrowedColumns, ColumnStore, IntegerColumn, LazyColumnStore
+from asyncdata.elements.column_store import ColumnStore, IntegerColumn, LazyColumnStore
 from asyncdata.elements.nullable_column import NullableColumn
 from asyncdata.elements.structure import (
     are_objects,
@@ -159,11 +159,6 @@ class ColumnBatch:
     def later(rows: int, weight: int, elements: Callable[[], list[Any]], value: Callable[[], Any]) -> ColumnBatch:
         """Return elements of `weight` bytes, which share no memory, and arrays; both are made when they are needed."""
         return ColumnBatch.of_store(LazyColumnStore(rows, weight, elements, value))
-
-    @staticmethod
-    def borrowed(value: Any, rows: int) -> ColumnBatch:
-        """Return rows of arrays, some of them read-only memory of another package; the arrays in elements are not."""
-        return ColumnBatch.of_store(BorrowedColumns(value, rows))
 
     @staticmethod
     def of_store(store: ColumnStore) -> ColumnBatch:

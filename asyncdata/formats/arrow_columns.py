@@ -11,7 +11,7 @@ from typing import Any, Final, cast
 import numpy as np
 import numpy.typing as npt
 
-from asyncdata.elements.column_store import writable
+from asyncdata.elements.borrowed_columns import writable
 from asyncdata.elements.nullable_column import NullableColumn
 from asyncdata.elements.structure import objects, rows_of, stack
 from asyncdata.system.optional_packages import require
@@ -37,7 +37,7 @@ def arrow(module: str, method: str) -> Any:
 def columns_of(table: Any) -> dict[str, Any]:
     """Return a table's columns by name: arrays with a value for each row, and dicts of columns for structs.
 
-    Rows are the values along the first axis, and may be read-only: `ColumnBatch.borrowed` copies what elements need.
+    Rows are the values along the first axis, and may be read-only: `borrowed` copies what elements need.
     The type of a column decides their form, in each row, list and struct; the table is in docs/formats.md. `stack` of
     any rows in turn is their batch: an array of objects does not show it.
     `ValueError` for columns, or fields of a struct, with one name.

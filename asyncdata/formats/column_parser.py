@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final, TypeAlias, cast
 
+from asyncdata.elements.borrowed_columns import borrowed
 from asyncdata.elements.columns import ColumnBatch
 from asyncdata.errors import DataLossError, PlanError
 
@@ -106,7 +107,7 @@ class ColumnParser:
         size = min(ROWS, self._rows - self._begin)
         self._given, self._some = 0, None
         if size:
-            self._some = ColumnBatch.borrowed(part_of(self._columns, self._begin, self._begin + size), size)
+            self._some = borrowed(part_of(self._columns, self._begin, self._begin + size), size)
             self._begin += size
         else:
             self._columns = None

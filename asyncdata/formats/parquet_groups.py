@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, Final, NamedTuple
 
-from asyncdata.elements.column_store import writable
+from asyncdata.elements.borrowed_columns import writable
 from asyncdata.errors import DataLossError, PlanError
 from asyncdata.formats.arrow_columns import arrow, columns_of
 from asyncdata.formats.parquet_filters import filter_columns, matching_groups, matching_rows

@@ -14,6 +14,7 @@ from typing import Any, Final, TypeAlias, final
 import numpy as np
 import numpy.typing as npt
 
+from asyncdata.elements.borrowed_columns import borrowed
 from asyncdata.elements.columns import ColumnBatch
 from asyncdata.errors import DataLossError, PlanError
 from asyncdata.formats.arrow_columns import arrow, check_values, columns_of
@@ -141,7 +142,7 @@ class LanceTable:
         try:
             columns = self.columns_at(rows)
             spans = [(begin, min(begin + ROWS, len(rows))) for begin in range(0, len(rows), ROWS)]
-            return [ColumnBatch.borrowed(part_of(columns, begin, end), end - begin) for begin, end in spans]
+            return [borrowed(part_of(columns, begin, end), end - begin) for begin, end in spans]
         except DataLossError as error:
             if len(rows) == 1:
                 return [error.with_traceback(None)]
@@ -203,7 +204,7 @@ class LanceTable:
                 inside = address <= addresses[0] and addresses[-1] >> ROW_BITS == fragment
                 if not inside or (addresses[1:] <= addresses[:-1]).any():
                     raise DataLossError(f"{self.shown}: {what} should have its own rows, and others are there")
-                yield ColumnBatch.borrowed(columns, len(addresses)), addresses.tolist()
+                yield borrowed(columns, len(addresses)), addresses.tolist()
 
     def read_matches(self, addresses: Sequence[int], filters: str) -> list[Segment]:
         """Return the rows at these addresses if they match a filter, else an error in their places."""

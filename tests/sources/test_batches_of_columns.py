@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import asyncdata as ad
+from asyncdata.elements.borrowed_columns import borrowed
 from asyncdata.elements.columns import ColumnBatch
 from asyncdata.elements.nullable_column import NullableColumn
 from asyncdata.elements.structure import stack
@@ -132,7 +133,7 @@ def test_numbers_beside_a_column_in_which_some_are_missing() -> None:
 def test_read_only_arrays_of_a_package_are_copied_once_and_for_elements_alone() -> None:
     lent = np.arange(12.0).reshape(6, 2)
     lent.flags.writeable = False
-    columns = ColumnBatch.borrowed({"x": lent, "y": np.arange(6)}, 6)
+    columns = borrowed({"x": lent, "y": np.arange(6)}, 6)
     parts = [columns[:4], columns[4:]]
     for batch in (columns[1:5].batch(), ColumnBatch.stacked(parts), columns.small_batches([2, 6])[1]):
         batch["x"][...] = 7
@@ -149,7 +150,7 @@ def test_rows_of_read_only_arrays_may_be_changed_behind_each_step() -> None:
     def of_columns() -> ColumnBatch:
         lent = np.arange(12.0).reshape(6, 2)
         lent.flags.writeable = False
-        return ColumnBatch.borrowed({"x": lent}, 6)
+        return borrowed({"x": lent}, 6)
 
     buffer = ColumnBuffer.like(of_columns())
     assert buffer is not None
