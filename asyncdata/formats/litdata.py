@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import repeat
 from struct import unpack_from
 from typing import Any, Final
 
 import numpy as np
 
 from asyncdata.errors import DataLossError
-from asyncdata.formats.litdata_encodings import builder_of, decoder_of
+from asyncdata.formats.litdata_encodings import Build, builder_of, decoder_of
 from asyncdata.formats.litdata_groups import FRAMED, unpacked
 from asyncdata.formats.mds_encodings import DAMAGED, Decode
 from asyncdata.formats.shards import Column, Layout, SampleLayout, ShardHeader, offsets_of
@@ -30,7 +29,7 @@ class Alone:
 
     decode: Decode
 
-    def sample(self, name: str, data: bytes, offset: int, begin: int, end: int) -> Any:
+    def sample(self, name: str, data: memoryview, offset: int, begin: int, end: int) -> Any:
         """Return the sample in a part of `data`, or its error; it is at `offset` in the file `name`."""
         try:
             return self.decode(data[begin:end])
@@ -94,7 +93,7 @@ def folder_of(index: Mapping[str, Any], *, allow_pickle: bool) -> LitFolder:
         [int(chunk["chunk_size"]) for chunk in chunks],
         tokens,
         Alone(decoders[0]) if any(tokens) else layout_of(config["data_spec"], formats, decoders, by_sample),
-        decoders[0](b"").dtype if any(tokens) else None,
+        decoders[0](memoryview(b"")).dtype if any(tokens) else None,
         compression_of(config.get("compression")) if level == "chunk" else "",
     )
 
@@ -103,21 +102,25 @@ def layout_of(spec: str, formats: Sequence[str], decoders: Sequence[Decode], by_
     """Return what the samples of a folder consist of."""
     columns = [Column(str(number), name, None, decoders[number]) for number, name in enumerate(formats)]
     _, found = json.loads(spec)
-    build = partial(built, builder_of(found))
-    build([*repeat(None, len(columns))])  # which raises for another number of leaves
-    return SampleLayout(columns, build, unpacked if by_sample else None)
+    build = builder_of(found)
+    check_leaves(build, len(columns))
+    return SampleLayout(columns, partial(built, build), unpacked if by_sample else None)
 
 
-def built(build: Callable[[Any], Any], leaves: list[Any]) -> Any:
-    """Return the sample that consists of these leaves."""
-    rest = iter(leaves)
+def check_leaves(build: Build, count: int) -> None:
+    """Raise `ValueError` unless samples have so many leaves, which does not depend on what these are."""
+    rest = iter([None] * count)
     try:
-        sample = build(rest)
+        build(rest)
     except StopIteration:
         raise ValueError("its samples have more leaves than serializers") from None
     if next(rest, rest) is not rest:
         raise ValueError("its samples have fewer leaves than serializers")
-    return sample
+
+
+def built(build: Build, leaves: list[Any]) -> Any:
+    """Return the sample that consists of these leaves."""
+    return build(iter(leaves))
 
 
 def compression_of(name: str | None) -> str:

@@ -12,7 +12,7 @@ import numpy as np
 
 from asyncdata.formats.mds_encodings import Decode, images_of, text_of, unpickled
 
-__all__ = ("builder_of", "decoder_of")
+__all__ = ("Build", "builder_of", "decoder_of")
 
 Build: TypeAlias = Callable[[Iterator[Any]], Any]
 """Makes a sample, or a part of it, of the next leaves."""
@@ -51,23 +51,24 @@ def dtype_of(names: tuple[str, ...], number: int) -> np.dtype[Any]:
     return np.dtype(names[number]).newbyteorder("<")
 
 
-def number_of(layout: str, data: bytes) -> Any:
+def number_of(layout: str, data: memoryview) -> Any:
     return unpack(layout, data)[0]
 
 
-def array_of(names: tuple[str, ...], order: str, data: bytes) -> Any:
+def array_of(names: tuple[str, ...], order: str, data: memoryview) -> Any:
     """Return an array that may be changed, after its dtype, its number of axes and its shape."""
     number, axes = unpack_from(f"{order}II", data)
     shape = unpack_from(f"{order}{axes}I", data, 8)
     return flat_of(dtype_of(names, number), data[8 + 4 * axes :]).reshape(shape)
 
 
-def flat_of(dtype: np.dtype[Any], data: bytes) -> Any:
+def flat_of(dtype: np.dtype[Any], data: memoryview) -> Any:
     return np.frombuffer(bytearray(data), dtype)
 
 
-def json_of(data: bytes) -> Any:
+def json_of(view: memoryview) -> Any:
     """Return a nested value: JSON, or tagged values."""
+    data = bytes(view)
     if not data or data[0] > 0x20:
         return json.loads(data.decode())
     value, end = tagged(data, 0)

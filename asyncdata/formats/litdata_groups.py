@@ -109,7 +109,7 @@ class FramedGroups(Groups):
 
     def decoded(self, read_at: ReadAt, size: int, name: str, group: int) -> list[Any]:
         frame = self.frames[group]
-        data = unpacked(read_at(int(frame["at"]), int(frame["size"])), int(frame["whole"]))
+        data = memoryview(unpacked(read_at(int(frame["at"]), int(frame["size"])), int(frame["whole"])))
         begin, end = self.begins[group], self.begins[group + 1]
         places = (self.offsets[begin : end + 1] - self.offsets[begin]).tolist()
         return [

@@ -15,7 +15,8 @@ import numpy as np
 
 __all__ = ("DAMAGED", "Decode", "decoder_for")
 
-Decode: TypeAlias = Callable[[bytes], Any]
+Decode: TypeAlias = Callable[[memoryview], Any]
+"""Decodes a value from its bytes in a larger buffer, which is used again: nothing in the value may refer to it."""
 
 DAMAGED: Final = (ValueError, ArithmeticError, LookupError, struct.error, RecursionError, MemoryError)
 """What decoding raises for bytes that are no value of the encoding."""
@@ -38,15 +39,15 @@ DTYPES: Final = {
 SCALARS: Final = {name: np.dtype(name).newbyteorder("<") for name in DTYPES.values()}
 
 
-def text_of(data: bytes) -> str:
-    return data.decode("utf-8")
+def text_of(data: memoryview) -> str:
+    return str(data, "utf-8")
 
 
-def scalar_of(dtype: np.dtype[Any], data: bytes) -> Any:
+def scalar_of(dtype: np.dtype[Any], data: memoryview) -> Any:
     return np.frombuffer(data, dtype)[0]
 
 
-def images_of(begin: int, data: bytes) -> list[bytes]:
+def images_of(begin: int, data: memoryview) -> list[bytes]:
     """Return the encoded images of a list: from `begin` on their number, their sizes, then each of them."""
     (count,) = struct.unpack_from("<I", data, begin)
     if count > len(data) // 4:
@@ -55,10 +56,10 @@ def images_of(begin: int, data: bytes) -> list[bytes]:
     ends = [*accumulate(sizes, initial=begin + 4 + 4 * count)]
     if ends[-1] != len(data):
         raise ValueError(f"images of {ends[-1]} bytes in {len(data)} bytes")
-    return [data[begin:end] for begin, end in pairwise(ends)]
+    return [bytes(data[begin:end]) for begin, end in pairwise(ends)]
 
 
-def unpickled(data: bytes) -> Any:
+def unpickled(data: memoryview) -> Any:
     """Return a pickled value, which the user has allowed."""
     try:
         return pickle.loads(data)
@@ -66,7 +67,7 @@ def unpickled(data: bytes) -> Any:
         raise ValueError(f"{type(error).__name__}: {error}") from error
 
 
-def array_of(dtype: np.dtype[Any] | None, shape: tuple[int, ...] | None, data: bytes) -> Any:
+def array_of(dtype: np.dtype[Any] | None, shape: tuple[int, ...] | None, data: memoryview) -> Any:
     """Return an array that may be changed. Its dtype and shape come first, unless the column has one."""
     at = 0
     if dtype is None:
@@ -78,7 +79,7 @@ def array_of(dtype: np.dtype[Any] | None, shape: tuple[int, ...] | None, data: b
         shape = tuple(np.frombuffer(data[begin:at], f"<u{width}").tolist())
         if len(shape) != axes:
             raise ValueError(f"{axes} axes are expected, got {len(shape)}")
-    return np.frombuffer(bytearray(memoryview(data)[at:]), dtype).reshape(shape)
+    return np.frombuffer(bytearray(data[at:]), dtype).reshape(shape)
 
 
 PLAIN: Final[dict[str, tuple[int | None, Decode]]] = {

@@ -54,17 +54,18 @@ class SampleLayout:
         self._given = [column.size for column in columns] if own < len(columns) else None
         self._decoders = [column.decode for column in columns]
 
-    def sample(self, name: str, data: bytes, offset: int, begin: int, end: int) -> Any:
-        """Return the sample in a part of `data`, or its error; it is at `offset` in the file `name`."""
+    def sample(self, name: str, data: memoryview, offset: int, begin: int, end: int) -> Any:
+        """Return the sample in a part of `data`, or its error; it is at `offset` in the file `name`. Nothing in it
+        refers to `data`."""
         try:
             if self._unpack is None:
                 return self.decode(data, begin, end)
-            data = self._unpack(data[begin:end])
-            return self.decode(data, 0, len(data))
+            found = memoryview(self._unpack(bytes(data[begin:end])))
+            return self.decode(found, 0, len(found))
         except (ValueError, DataLossError) as error:
             return DataLossError(f"{name}: the sample at byte {offset}: {error}")
 
-    def decode(self, data: bytes, begin: int, end: int) -> Any:
+    def decode(self, data: memoryview, begin: int, end: int) -> Any:
         """Return the sample in a part of `data`; `ValueError` if it is damaged."""
         at = begin + self._begin
         sizes = unpack_from(self._sizes, data, begin) if at <= end else ()
@@ -87,8 +88,9 @@ class SampleLayout:
 class Layout(Protocol):
     """What the samples of a shard consist of."""
 
-    def sample(self, name: str, data: bytes, offset: int, begin: int, end: int) -> Any:
-        """Return the sample in a part of `data`, or its error; it is at `offset` in the file `name`."""
+    def sample(self, name: str, data: memoryview, offset: int, begin: int, end: int) -> Any:
+        """Return the sample in a part of `data`, or its error; it is at `offset` in the file `name`. Nothing in it
+        refers to `data`."""
         ...
 
 
@@ -160,10 +162,10 @@ class ShardParser:
         self._form = form
         self._header: ShardHeader | None = None
         self._number = 0  # of the next sample
-        self._data = b""  # from the byte `_begin` of the file on
-        self._begin = 0
-        self._more: list[bytes] = []  # what follows it
-        self._end = 0  # of all of these
+        self._rest = bytearray()  # the beginning of a sample, or of the header
+        self._data = memoryview(b"")  # what follows it
+        self._begin = 0  # where the rest begins
+        self._end = 0  # of the data
         self._finished = False
         self.offset = 0
         self.lost = False
@@ -182,8 +184,8 @@ class ShardParser:
             self._number = int(np.searchsorted(self._header.offsets, offset))
 
     def feed(self, data: Buffer) -> None:
-        """Take the file's next bytes."""
-        self._more.append(bytes(data))
+        """Take the file's next bytes, after `parse` has returned nothing; they must not change until it does again."""
+        self._data = memoryview(data)
         self._end += len(data)
 
     def finish(self) -> None:
@@ -196,12 +198,11 @@ class ShardParser:
             return []
         try:
             header = self._header or self._read_header()
-            if header is None:
-                return []
-            count = min(limit, header.complete(self._end) - self._number)
-            if count <= 0:
-                if self._finished or self._end > header.end:
+            count = 0 if header is None else min(limit, header.complete(self._end) - self._number)
+            if header is None or count <= 0:
+                if header is not None and (self._finished or self._end > header.end):
                     header.check_size(self._end)
+                self._keep()
                 return []
         except ValueError as error:
             self.lost = True
@@ -210,13 +211,13 @@ class ShardParser:
 
     def _found(self, header: ShardHeader, ends: list[int]) -> list[Any]:
         """Return the samples between these offsets."""
-        self._gather()
-        found = [
-            header.layout.sample(self._name, self._data, begin, begin - self._begin, end - self._begin)
-            for begin, end in pairwise(ends)
-        ]
+        sample, name, found = header.layout.sample, self._name, list[Any]()
+        if self._rest:
+            found.append(sample(name, memoryview(self._taken(ends[1])), ends[0], 0, ends[1] - ends[0]))
+        data, first = self._data, self._begin
+        found += [sample(name, data, begin, begin - first, end - first) for begin, end in pairwise(ends[len(found) :])]
         self._number += len(found)
-        self.offset = ends[-1]
+        self._drop(ends[-1])
         return found
 
     def _read_header(self) -> ShardHeader | None:
@@ -228,20 +229,26 @@ class ShardParser:
             if self._finished:
                 raise ValueError(f"it ends at byte {self._end}, where a header of {size} bytes was expected")
             return None
-        self._gather()
-        self._header = self._form.header(self._path, self._data[:size])
-        self.offset = size
+        self._header = self._form.header(self._path, self._taken(size))
         return self._header
 
     def _first(self, size: int) -> bytes:
         """Return the first bytes."""
-        if len(self._data) < size:
-            self._gather()
-        return self._data[:size]
+        return b"".join([memoryview(self._rest)[:size], self._data[: max(0, size - len(self._rest))]])
 
-    def _gather(self) -> None:
-        """Make one piece of the data that is still needed."""
-        if self._more:
-            self._data = b"".join([self._data[self.offset - self._begin :], *self._more])
-            self._begin = self.offset
-            self._more.clear()
+    def _taken(self, end: int) -> bytes:
+        """Return the bytes up to `end`."""
+        found = self._first(end - self._begin)
+        self._drop(end)
+        return found
+
+    def _drop(self, end: int) -> None:
+        """Go on at byte `end`."""
+        self._data = self._data[max(0, end - self._begin - len(self._rest)) :]
+        self._rest.clear()
+        self._begin = self.offset = end
+
+    def _keep(self) -> None:
+        """Copy the data that is still needed, as it may change from now on."""
+        self._rest += self._data
+        self._data = self._data[:0]

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from functools import partial
 from struct import unpack
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 from asyncdata.errors import DataLossError
 from asyncdata.executors.scope import Scope
@@ -22,6 +22,10 @@ from asyncdata.sources.numbered_files import NumberedFile, in_order
 from asyncdata.storage import AnyPart, StorageOptions, is_local_or_cached, open_file, read_head, without_query
 
 __all__ = ("LitFile", "LitFiles", "MdsFile", "MdsFiles", "ShardFile", "ShardFiles")
+
+
+OFFSETS: Final = 64
+"""At most so many offsets for each sample are read at once: to read one of them takes as long."""
 
 
 @dataclass
@@ -76,15 +80,24 @@ class ShardFiles(FilesWithHeaders[KnownShard]):
             return [known.error] * len(records)
         with open_file(path, self.storage) as file:
             self.check_unchanged(path, file)
+            spans = self.spans(file, [record for record in records if record < known.records], known.records)
             return [
-                known.error if record >= known.records else self.sample_at(file, layout, name, record)
+                known.error if record >= known.records else self.sample_at(file, layout, name, *next(spans))
                 for record in records
             ]
 
-    def sample_at(self, file: AnyPart, layout: Layout, name: str, record: int) -> Any:
+    def spans(self, file: AnyPart, records: Sequence[int], count: int) -> Iterator[tuple[int, int]]:
+        """Yield where samples begin and end. Offsets of a short header are read at once."""
+        if count > OFFSETS * len(records):
+            for record in records:
+                yield unpack("<II", file.read_at(4 + 4 * record, 8))
+        elif records:
+            offsets = unpack(f"<{count + 1}I", file.read_at(4, 4 * (count + 1)))
+            yield from [(offsets[record], offsets[record + 1]) for record in records]
+
+    def sample_at(self, file: AnyPart, layout: Layout, name: str, begin: int, end: int) -> Any:
         """Read a sample, or the error in its place."""
-        begin, end = unpack("<II", file.read_at(4 + 4 * record, 8))
-        data = bytes(file.read_at(begin, end - begin))
+        data = memoryview(file.read_at(begin, end - begin))
         return layout.sample(name, data, begin, 0, len(data))
 
 

@@ -7,11 +7,15 @@ import pickle
 import shutil
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
 
 import asyncdata as ad
+from asyncdata.formats.mds import MdsFormat
+from asyncdata.formats.shards import SampleLayout, ShardParser
+from asyncdata.storage.local import RandomFile
 from asyncdata.testing import check_resumes
 from tests.data.write_mds import COUNT, FOLDER, FOLDERS, sample
 from tests.mds import mds_shard
@@ -208,3 +212,36 @@ def test_a_shard_that_has_other_samples_than_its_folder_says_is_one_error(index:
     assert [type(element) is Failed for element in found] == [False] * 3 + [True]
     with pytest.raises(ad.DataLossError, match=r"b\.mds: it has 1 samples, and 2 by the index\.json of its folder"):
         list(ad.MdsDataset(tmp_path, index=index))
+
+
+@pytest.mark.parametrize("size", [1, 7, 100, 1000, 100_000])
+def test_samples_are_decoded_where_they_were_read(size: int) -> None:
+    """Blocks are read into the same memory one after another; of a block only an incomplete sample is copied."""
+    content = mds_shard(IN_ONE, [[b"x" * (number % 50), np.uint16(number).tobytes()] for number in range(200)])
+    parser, block, found, inside = ShardParser("a.mds", "a.mds", MdsFormat(False, {})), bytearray(size), [], []
+    decode = SampleLayout.decode
+
+    def noted(layout: SampleLayout, data: memoryview, begin: int, end: int) -> Any:
+        inside.append(data.obj is block)
+        return decode(layout, data, begin, end)
+
+    with mock.patch.object(SampleLayout, "decode", noted):
+        for at in range(0, len(content), size):
+            part = content[at : at + size]
+            block[: len(part)] = part
+            parser.feed(memoryview(block)[: len(part)])
+            while some := parser.parse(3):
+                found += some
+            block[:] = b"\xff" * size
+    parser.finish()
+    assert parser.parse(3) == []
+    expected = [(number % 50, number) for number in range(200)]
+    assert [(len(one["text"]), int(one["number"])) for one in found] == expected
+    assert inside.count(False) <= len(content) // size
+
+
+def test_offsets_of_many_samples_are_read_at_once() -> None:
+    ds = ad.MdsDataset(PLAIN / "train", index=True)
+    with mock.patch.object(RandomFile, "read_at", autospec=True, side_effect=RandomFile.read_at) as read:
+        assert len(list(ds.shuffle(seed=0))) == COUNT
+    assert read.call_count < 2 * COUNT
