@@ -21,6 +21,7 @@ from asyncdata.torch.device_copies import DeviceCopies, DeviceCopy
 from asyncdata.torch.epoch_log import EpochLog
 from asyncdata.torch.epoch_meter import EpochMeter
 from asyncdata.torch.generators import states_from_json, states_to_json
+from asyncdata.torch.held_state import MOST_STATE
 from asyncdata.torch.index_batches import IndexBatches, is_within, unread
 from asyncdata.torch.internals import is_iterable
 from asyncdata.torch.worker_process import FUNCTIONS, LoaderWorker, wait_for_any
@@ -43,9 +44,6 @@ __all__ = ("VERSION", "Epoch", "InlineEpoch", "WorkerEpoch", "position_from_json
 T = TypeVar("T")
 
 VERSION: Final = 1
-
-MOST_STATE: Final = 1 << 24
-"""Bytes of what workers are sent, beside large arrays: of so much it takes 0.1 s to tell whether it has changed."""
 
 ITERATIONS: Final = counting(1)
 

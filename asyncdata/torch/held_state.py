@@ -1,9 +1,10 @@
-"""What a dataset remembers, as a digest: whether its state has changed shows that it is no function of the index."""
+"""What a dataset remembers, as a digest: one that changes is no function of the index."""
 
 from __future__ import annotations
 
 import io
 import pickle
+import sys
 from hashlib import blake2b
 from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any, Final, cast
@@ -12,21 +13,30 @@ import numpy as np
 
 from asyncdata.elements.tensors import array_and_dtype, is_dense, is_tensor
 from asyncdata.executors.process.held_data import LARGE
+from asyncdata.executors.retry import MAINS
+from asyncdata.torch.process_settings import is_own
 
-__all__ = ("digest_of_state",)
+__all__ = ("MOST_STATE", "digest_of_state")
+
+MOST_STATE: Final = 1 << 24
+"""Bytes that may be remembered, beside large arrays: of so much it takes 0.1 s to tell whether it has changed."""
 
 NAMED: Final = (type, FunctionType, BuiltinFunctionType, ModuleType)
 BASIC: Final = (str, bytes, int, float, list, tuple, dict, set, np.ndarray)
 
 
 class Digest(io.RawIOBase):
-    """A file that keeps a digest of what is written."""
+    """A file that keeps a digest of what is written, which is not too much."""
 
     def __init__(self) -> None:
         self.found = blake2b(digest_size=16)
+        self.size = 0
 
     def write(self, data: Any, /) -> int:
         self.found.update(data)
+        self.size += len(data)
+        if self.size > MOST_STATE:
+            raise ValueError("it would take too long to tell whether this has changed")
         return len(data)
 
 
@@ -38,7 +48,7 @@ class StatePickler(pickle.Pickler):
         if obj is str:
             return NotImplemented
         if isinstance(obj, NAMED):
-            return str, (getattr(obj, "__qualname__", ""),)
+            return str, (getattr(obj, "__qualname__", ""),), told(state_of_code(obj))
         if isinstance(obj, np.ndarray) or is_tensor(obj):
             data = cast("Any", obj)
             if data.nbytes >= LARGE:
@@ -50,9 +60,25 @@ class StatePickler(pickle.Pickler):
             return found
         made, given, *state = cast("tuple[Any, ...]", found)
         if state and isinstance(state[0], dict):
-            attributes = cast("dict[Any, Any]", state[0])
-            state[0] = {name: one for name, one in attributes.items() if one is not None and can_be_told(one)}
+            state[0] = told(cast("dict[Any, Any]", state[0]))
         return made, given, *state
+
+
+def state_of_code(value: Any) -> dict[Any, Any]:
+    """Return what a class or function of the program may remember: class attributes, and the globals that it uses."""
+    module: str = getattr(value, "__module__", None) or ""
+    if module not in MAINS and not is_own(module, getattr(sys.modules.get(module), "__file__", None)):
+        return {}
+    if isinstance(value, FunctionType):
+        return {name: value.__globals__[name] for name in value.__code__.co_names if name in value.__globals__}
+    return (
+        {name: one for name, one in vars(value).items() if name not in vars(object)} if isinstance(value, type) else {}
+    )
+
+
+def told(attributes: dict[Any, Any]) -> dict[Any, Any]:
+    """Return the attributes that have a state that can be sent."""
+    return {name: one for name, one in attributes.items() if one is not None and can_be_told(one)}
 
 
 def reduced(value: Any) -> Any:
@@ -69,7 +95,7 @@ def can_be_told(value: object) -> bool:
 
 
 def digest_of_state(*values: object) -> bytes | None:
-    """Return a digest of what objects remember; `None` if it cannot be told."""
+    """Return a digest of what objects remember; `None` if that cannot be told, or is too much."""
     target = Digest()
     try:
         StatePickler(cast("Any", target), 5).dump(values)

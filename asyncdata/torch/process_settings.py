@@ -19,7 +19,7 @@ import numpy as np
 from asyncdata.executors.retry import MAINS
 from asyncdata.torch.internals import collate_functions, take_collate_functions, torch
 
-__all__ = ("ProcessSettings",)
+__all__ = ("ProcessSettings", "is_own")
 
 OF_LIBRARIES: Final[dict[tuple[str, str], Any]] = {
     ("PIL.ImageFile", "LOAD_TRUNCATED_IMAGES"): False,

@@ -220,6 +220,8 @@ class StandIn:
 
     def fetch(self, request: BatchRequest) -> BatchReply | None:
         """Return a batch as its worker would make it; `None` if it changed the dataset."""
+        if self.before is None:
+            return None
         run = self.runs.setdefault(request.worker, WorkerRun(self.setup))
         own, threads = global_states(), torch.get_num_threads()
         torch.set_num_threads(1)  # as workers have; more would wait for cores on which the workers start
@@ -234,7 +236,7 @@ class StandIn:
             ACTIVE.clear()
             set_global_states(own)
             set_worker_info(None)
-        return reply if self.before is not None and self.remembered() == self.before else None
+        return reply if self.remembered() == self.before else None
 
 
 class WorkerRun:

@@ -447,6 +447,31 @@ class Remembering(Numbers):
         return index, *drawn, self.cache.setdefault(index % 3, index), next(self.calls)
 
 
+SHARED_RANDOM = random.Random(5)
+
+
+def draw() -> float:
+    """Draw from a generator of the module."""
+    return SHARED_RANDOM.random()
+
+
+class DrawingGlobally(Numbers):
+    """Draws from a generator of its module, through a function."""
+
+    def __getitem__(self, index: int) -> Any:
+        return index, draw()
+
+
+class CountingInClass(Numbers):
+    """Counts its calls in the class."""
+
+    calls = 0
+
+    def __getitem__(self, index: int) -> Any:
+        type(self).calls += 1
+        return index, self.calls
+
+
 class Opening(Numbers):
     """Makes at its first call what cannot be pickled, such as a connection."""
 
@@ -474,12 +499,11 @@ class Delegating(Dataset[Any]):
         return self.inner[index], self.count
 
 
-INTERRUPTS: list[int] = []
+INTERRUPTED = threading.Lock()
 
 
 def interrupted_at_four(items: list[int]) -> list[int]:
     """As if Ctrl-C were pressed, once."""
-    if 4 in items and not INTERRUPTS:
-        INTERRUPTS.append(1)
+    if 4 in items and INTERRUPTED.acquire(blocking=False):
         raise KeyboardInterrupt
     return items

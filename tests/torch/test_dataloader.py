@@ -23,7 +23,9 @@ from asyncdata.torch.epoch_meter import EpochMeter
 from asyncdata.torch.worker_process import FUNCTIONS, LoaderWorker
 from tests.torch.datasets import (
     Batched,
+    CountingInClass,
     Delegating,
+    DrawingGlobally,
     EagerSampler,
     LazySampler,
     Nested,
@@ -315,7 +317,17 @@ def test_a_dataset_that_remembers_something_is_made_for_each_worker(
         assert epochs(DataLoader, Remembering(), [lambda: given], num_workers=2, batch_size=2) == theirs
 
 
-def test_first_batches_are_made_here_of_a_dataset_that_opens_files(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("dataset", [DrawingGlobally, CountingInClass])
+def test_a_dataset_whose_module_remembers_something_is_made_in_its_workers(
+    dataset: type, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    theirs = repr([*TorchLoader(dataset(), 2, num_workers=2)])
+    monkeypatch.setattr(LoaderWorker, "has_started", lambda _: False)
+    loader = DataLoader(dataset(), 2, num_workers=2, persistent_workers=True)
+    assert repr([*loader]) == theirs
+
+
+def test_first_batches_are_made_here_of_a_dataset_that_makes_a_handle(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(LoaderWorker, "has_started", lambda _: False)
     monkeypatch.setattr(LoaderWorker, "ask", lambda *_: pytest.fail("a worker was asked"))
     assert [*DataLoader(Opening(4), 2, num_workers=1, collate_fn=list)] == [[0, 1], [2, 3]]
