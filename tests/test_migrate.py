@@ -258,7 +258,7 @@ CASES: dict[str, tuple[Callable[[Path], Case], Sequence[pytest.MarkDecorator]]] 
     "webdataset": (webdataset, (FORMATS,)),
     "Megatron-Energon": (energon, (FORMATS,)),
     "TensorFlow Datasets": (tfds, ()),
-    "Lightning's litdata": (litdata, ()),
+    "Lightning's litdata": (litdata, (FORMATS,)),
     "LeRobot's LeRobotDataset": (lerobot, (FORMATS, TORCH)),
     "safetensors": (safetensors, (FORMATS,)),
     "h5py and zarr behind a DataLoader": (hdf5, (FORMATS,)),
