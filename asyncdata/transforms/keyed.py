@@ -119,7 +119,7 @@ def as_key(found: Any) -> Any:
 
 
 def in_key_order(keys: Iterable[Any]) -> list[Any]:
-    """Return keys in order: numbers first, then by type; values without an order by their text.
+    """Return keys in order: numbers first, NaN behind them, then by type; values without an order by their text.
 
     Which comes first of two keys depends on no other.
     """
@@ -129,5 +129,5 @@ def in_key_order(keys: Iterable[Any]) -> list[Any]:
 def rank(key: Any) -> tuple[str, Any]:
     """Return the sort key of a key."""
     if isinstance(key, (int, float)):
-        return "", key
+        return "", (has_nan(key), key)
     return type(key).__name__, key if isinstance(key, (str, bytes)) else repr(key)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import Counter
 from typing import Any
 
@@ -30,9 +31,15 @@ def test_nan_is_one_key() -> None:
         lambda x: (x, 1),
         lambda x: np.datetime64("NaT" if np.isnan(x) else 1, "s"),
     ):
-        assert list(ds.group_by_reducer(key, counted)) == [3, 1]
+        assert sorted(ds.group_by_reducer(key, counted)) == [1, 3]
         windows = ds.group_by_window(key, lambda _, window: window.batch(3), 3)
         assert [len(window) for window in windows] == [3, 1]
+
+
+def test_nan_is_behind_other_numbers() -> None:
+    ds = ad.Dataset.from_iterable([2.0, math.nan, 3.0, 1, math.nan, -1.0])
+    last = ad.Reducer(lambda key: key, lambda state, _: state, lambda state: state)
+    assert repr(list(ds.group_by_reducer(lambda x: x, last))) == "[-1.0, 1, 2.0, 3.0, nan]"
 
 
 def by_three(x: int) -> int:
