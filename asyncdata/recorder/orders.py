@@ -29,7 +29,7 @@ def order_of(described: Mapping[str, Any]) -> Order:
             return Permutation(key, size, begins_of(size, described.get("files")), turns=turns)
         case "buffer", [key, held] if 0 < held <= MOST_HELD:
             return BufferOrder(key, MOST_PLACES, held, turns=turns)
-        case "drained", [key, held, seen] if 0 < held <= MOST_HELD:
+        case "drained", [key, held, seen] if held > 0 and min(held, seen) <= MOST_HELD:
             return DrainOrder(key, min(held, seen), held, seen, turns=turns)
         case _:
             raise ValueError("no order")

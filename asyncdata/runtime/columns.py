@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, TypeAlias, cast
+from typing import Any, Final, TypeAlias, cast
 
 import numpy as np
 
-__all__ = ("Columns", "at_places", "joined_columns", "leaves_in")
+__all__ = ("MOST_LISTED", "Columns", "at_places", "check_listed", "joined_columns", "leaves_in")
+
+MOST_LISTED: Final = 1 << 26
+"""The most tickets that a state lists, or packs together: more would not be read again."""
 
 Columns: TypeAlias = Any
 """An array of integers; or a dict of these, for the parts of tuples. `None` where tickets are not known so."""
+
+
+def check_listed(count: Any) -> None:
+    """Raise `ValueError` unless so many tickets may be listed: no more memory is taken for a damaged state."""
+    if type(count) is not int or not 0 <= count <= MOST_LISTED:
+        raise ValueError(f"{count!r:.80} tickets")
 
 
 def at_places(columns: Columns, places: Any) -> Columns:

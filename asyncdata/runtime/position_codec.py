@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias, cast
 import numpy as np
 import numpy.typing as npt
 
-from asyncdata.runtime.columns import Columns
+from asyncdata.runtime.columns import MOST_LISTED, Columns, check_listed
 
 __all__ = (
     "FEW",
@@ -33,9 +33,6 @@ Column: TypeAlias = Any
 AT_ONCE: Final = 4096
 """So many numbers are packed at once, in memory that is near: a multiple of 8, which have whole bytes."""
 
-MOST_PACKED: Final = 1 << 26
-"""The most tickets that are packed together: more would not be read again."""
-
 FEW: Final = 32
 """Fewer tickets than this are listed one by one, which is readable."""
 
@@ -46,7 +43,7 @@ def pack_tickets(tickets: Sequence[Any]) -> dict[str, Any] | None:
     >>> pack_tickets([(7, n) for n in range(100, 140)])
     {'packed': 40, 'columns': {'0': 7, '1': [100, 6, 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmn']}}
     """
-    if not FEW <= len(tickets) <= MOST_PACKED:
+    if not FEW <= len(tickets) <= MOST_LISTED:
         return None
     try:
         return pack_columns(columns_of(tickets), len(tickets))
@@ -126,8 +123,7 @@ def unpack_tickets(packed: dict[str, Any]) -> list[Any]:
 def unpack_columns(packed: dict[str, Any]) -> Columns:
     """Return the tickets that were packed, as columns; `ValueError` or another error for what is none."""
     count = packed["packed"]
-    if type(count) is not int or not 0 <= count <= MOST_PACKED:
-        raise ValueError(f"{count!r:.80} packed tickets")
+    check_listed(count)
     return values_of(packed["columns"], count)
 
 

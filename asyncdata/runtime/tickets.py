@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, TypeAlias, cast,
 import numpy as np
 import numpy.typing as npt
 
+from asyncdata.runtime.columns import check_listed
 from asyncdata.runtime.source_state import RestorableItem, SourceSnapshot
 
 if TYPE_CHECKING:
@@ -603,7 +604,9 @@ def decode_all(encoded: object) -> list[Ticket]:
     """Return the tickets that `encode_all` encoded; `ValueError` for what is no list of them."""
     if not isinstance(encoded, (list, tuple)):
         raise ValueError(f"{encoded!r:.80} is no list of tickets")  # noqa: TRY004  as for all of a state
-    return list(chain.from_iterable(map(decode_run, cast("Sequence[Any]", encoded))))
+    runs = [decode_run(one) for one in cast("Sequence[Any]", encoded)]
+    check_listed(sum([run.stop - run.start if isinstance(run, range) else len(run) for run in runs]))
+    return list(chain.from_iterable(runs))
 
 
 def joined(encoded: Iterable[Any]) -> list[Any]:
@@ -644,7 +647,8 @@ def decode_run(encoded: Any) -> Sequence[Ticket]:
         run = cast("dict[str, Any]", encoded)
         snapshot, number = SourceSnapshot.of(run), run["number"]
         failed = bool(run.get("failed"))
-        return [RestorableItem.at(number + place, snapshot, failed) for place in range(run.get("count", 1))]
+        check_listed(count := run.get("count", 1))
+        return [RestorableItem.at(number + place, snapshot, failed) for place in range(count)]
     return [decode(encoded)]
 
 

@@ -42,10 +42,11 @@ def numbers_in_batches(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
         draw(st.integers(1, 5)),
         draw(st.sampled_from(["batch", "padded_batch", "ragged_batch", "list_batch"])),
     )
+    together = reference.list_batch if method == "list_batch" else reference.batch
     return pipe.then(
         f"map(number).{method}({size}).unbatch()",
         lambda ds: getattr(ds.map(functions.number), method)(size).unbatch(),
-        lambda epoch: reference.unbatch(reference.batch(reference.map_(pipe.meaning(epoch), functions.number), size)),
+        lambda epoch: reference.unbatch(together(reference.map_(pipe.meaning(epoch), functions.number), size)),
     )
 
 

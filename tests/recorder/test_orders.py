@@ -226,3 +226,14 @@ def test_after_a_change_of_ranks_the_rest_of_the_order_is_named(tmp_path: Path, 
     (found,) = audit(read_logs([*map(str, tmp_path.glob("*.jsonl"))]))
     assert found.complete, str(found)
     assert found.records == 1000
+
+
+def test_a_shuffle_of_all_elements_whose_number_is_not_known_is_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_log_lines, "WORTH", 1)
+    ds, path = ad.Dataset.range(60).ignore_errors().shuffle(ad.UNKNOWN_CARDINALITY, 1).repeat(2), tmp_path / "run.jsonl"
+    assert len(list(ds.with_options(ad.Options(record=path)).iterate(epoch=0))) == 120
+    assert '"drained"' in path.read_text()
+    (found,) = audit(read_logs([str(path)]))
+    assert found.complete, str(found)
