@@ -39,8 +39,10 @@ def leaves_nothing() -> Generator[None]:
         return
     gc.collect()
     left = [thread for thread in threading.enumerate() if thread not in threads]
-    for thread in left:
-        thread.join(max(0.0, deadline - time.monotonic()))
+    while any(thread.is_alive() for thread in left) and time.monotonic() < deadline:
+        for thread in left:
+            thread.join(0.1)
+        gc.collect()  # what the threads held when it was called before
     alive = [thread.name for thread in left if thread.is_alive()]
     assert not alive, f"threads left behind: {alive}"
     if left:
