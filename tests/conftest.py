@@ -121,12 +121,9 @@ def pytest_collection_finish() -> None:
 
 @pytest.fixture(scope="module", autouse=True)
 def earlier_modules_are_old() -> None:
-    """Let them not look at what earlier modules and their imports left alive either: that took a minute. Workers of
-    datasets that are left are not used again: their memory would be taken for that of a later test."""
+    """Let them not look at what earlier modules and their imports left alive either: that took a minute."""
     gc.collect()
     gc.freeze()
-    if (pool := sys.modules.get("asyncdata.executors.process.pool")) is not None:
-        pool.HANDLES.clear()
 
 
 @pytest.fixture
