@@ -247,11 +247,16 @@ def test_a_pipeline_is_called_by_what_it_reads_or_merges(tmp_path: Path) -> None
         next(batches)
         page = shown(batches.stats())
     assert ">7: sample_from_datasets(…) → map_and_filter(…) → batch(2)</h2>" in page
-    assert re.search(r"\b1 element\b", page)
     assert re.findall(r'<p class="branch">([^<]*)</p>', page) == ["&lt;web&gt;", "code"]
     with ad.Dataset.sample_from_datasets([lines, lines], seed=1).iterate() as numbers:
         next(numbers)
         assert 'class="branch"' not in shown(numbers.stats())
+
+
+def test_one_element_is_no_elements() -> None:
+    with ad.Dataset.range(1).map(fails).iterate() as one:
+        assert list(one) == [0]
+        assert re.search(r"\b1 element\b", shown(one.stats()))
 
 
 def test_no_time_at_all_is_told_in_seconds() -> None:
