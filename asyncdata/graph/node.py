@@ -33,6 +33,7 @@ __all__ = (
     "OneForOne",
     "PlaceBelow",
     "Planned",
+    "StateFree",
     "Unary",
     "UnseekableError",
     "another",
@@ -562,6 +563,19 @@ def in_turn(found: Mapping[Ticket, Any], tickets: Sequence[Ticket], want: Demand
         if len(items) < len(wanted):
             return
         done += len(items)
+
+
+@dataclass(frozen=True, eq=False)
+class StateFree(Unary):
+    """A node that is in no state: its elements have the tickets of its input's."""
+
+    @property
+    def identity(self) -> None:
+        return None
+
+    @property
+    def preserves_tickets(self) -> bool:
+        return True
 
 
 @dataclass(frozen=True, eq=False)

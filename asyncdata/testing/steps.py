@@ -15,7 +15,7 @@ from asyncdata.dataset import Dataset
 from asyncdata.elements.structure import conform, spec_of
 from asyncdata.engines.no_loop import driven
 from asyncdata.executors.scope import LooplessScope, Scope
-from asyncdata.graph.node import Node, OneForOne, Unary, nodes_of
+from asyncdata.graph.node import Node, OneForOne, StateFree, Unary, nodes_of
 from asyncdata.graph.stages import CallStep, Opener, Step
 from asyncdata.options import UNKNOWN_CARDINALITY
 from asyncdata.runtime.block import Block, Blocks, Demand
@@ -123,18 +123,10 @@ class Counting:
 
 
 @dataclass(frozen=True, eq=False)
-class Counted(OneForOne):
+class Counted(StateFree, OneForOne):
     """The same elements, counted; no part of a state."""
 
     counter: list[int] = field(default_factory=list[int])
-
-    @property
-    def preserves_tickets(self) -> bool:
-        return True
-
-    @property
-    def identity(self) -> None:
-        return None
 
     def stage(self) -> Counting:
         return Counting(self.counter)

@@ -9,13 +9,13 @@ from operator import itemgetter
 from typing import Any, Final
 
 from asyncdata.executors.scope import Scope
-from asyncdata.graph.node import PHYSICAL, REPLACEABLE, Node, Unary, regrouped
+from asyncdata.graph.node import PHYSICAL, REPLACEABLE, Node, StateFree, regrouped
 from asyncdata.graph.stages import Fold, Step
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure, LeftOut, is_left_out
 from asyncdata.runtime.meter import Meter
 from asyncdata.runtime.tickets import FilteredTickets, Ordinals, Position, Start, Ticket
 
-__all__ = ("Absent", "DropEmpty", "Exclude", "unexcluded")
+__all__ = ("Absent", "DropEmpty", "Exclude", "Passing", "Transparent", "unexcluded")
 
 Record = Mapping[str, Any]
 
@@ -25,8 +25,8 @@ LAST: Final = itemgetter(-1)
 
 
 @dataclass(frozen=True, eq=False)
-class Transparent(Unary):
-    """A node that leaves out elements, and is in no state."""
+class Transparent(StateFree):
+    """A node that passes on a part of each block, or what it makes of each."""
 
     may_be_unordered = True
 
@@ -41,14 +41,6 @@ class Transparent(Unary):
         inner, meter = Demand(), scope.meters.steps.get(self, scope.meter.within)
         step = Passer(self.passing(meter))
         return self.stage().run(step, self.input.open(scope, inner, start), inner, want, meter)
-
-    @property
-    def identity(self) -> None:
-        return None
-
-    @property
-    def preserves_tickets(self) -> bool:
-        return True
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from asyncdata.graph.node import PHYSICAL, OneForOne
+from asyncdata.graph.node import PHYSICAL, OneForOne, StateFree
 from asyncdata.graph.stages import Transfer
 from asyncdata.options import AUTOTUNE
 from asyncdata.runtime.tickets import Ticket
@@ -14,21 +14,13 @@ __all__ = ("Prefetch",)
 
 
 @dataclass(frozen=True, eq=False)
-class Prefetch(OneForOne):
+class Prefetch(StateFree, OneForOne):
     """The same elements, up to `buffer_size` of them read ahead. The last of a pipeline fills the iterator's buffer."""
 
     buffer_size: int = field(default=AUTOTUNE, metadata=PHYSICAL)
 
     def stage(self) -> Transfer:
         return Transfer(self.buffer_size, self)
-
-    @property
-    def identity(self) -> None:
-        return None
-
-    @property
-    def preserves_tickets(self) -> bool:
-        return True
 
     @property
     def elementwise(self) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from asyncdata.errors import PlanError
-from asyncdata.graph.node import PHYSICAL, Node, OneForOne, Planned, check_count
+from asyncdata.graph.node import PHYSICAL, Node, OneForOne, Planned, StateFree, check_count
 from asyncdata.graph.stages import Stage
 from asyncdata.transforms.take import Take
 
@@ -17,7 +17,7 @@ MODES: Final = ("fresh", "ring")
 
 
 @dataclass(frozen=True, eq=False)
-class PrefetchToDevice(OneForOne):
+class PrefetchToDevice(StateFree, OneForOne):
     """The same elements, with their arrays on a device. It runs in the iterator, around the engine of its input."""
 
     device: Any = field(default=None, metadata=PHYSICAL)
@@ -45,14 +45,6 @@ class PrefetchToDevice(OneForOne):
             f"{self.label()} must be the last transformation, and only an iterator runs it: put it last, and call "
             "save(), as_numpy_iterator() and the like on the dataset without it"
         )
-
-    @property
-    def identity(self) -> None:
-        return None
-
-    @property
-    def preserves_tickets(self) -> bool:
-        return True
 
     def label(self) -> str:
         mode = "" if self.mode == "fresh" else f", mode={self.mode!r}"

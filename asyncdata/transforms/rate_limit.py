@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 from asyncdata.errors import PlanError
 from asyncdata.executors.scope import Scope
-from asyncdata.graph.node import PHYSICAL, Node, OneForOne, check_count
+from asyncdata.graph.node import PHYSICAL, Node, OneForOne, StateFree, check_count
 from asyncdata.graph.stages import Opener
 from asyncdata.runtime.block import Blocks, Demand
 from asyncdata.runtime.tickets import Start
@@ -56,7 +56,7 @@ class Metered:
 
 
 @dataclass(frozen=True, eq=False)
-class RateLimit(OneForOne):
+class RateLimit(StateFree, OneForOne):
     """The input's elements, at most `per_second` of them in a second."""
 
     per_second: float = field(metadata=PHYSICAL)
@@ -71,15 +71,6 @@ class RateLimit(OneForOne):
 
     def stage(self) -> Metered:
         return Metered(self.per_second, self.burst)
-
-    @property
-    def preserves_tickets(self) -> bool:
-        return True
-
-    @property
-    def identity(self) -> None:
-        """A run may continue at another rate."""
-        return None
 
     def label(self) -> str:
         return f"rate_limit({self.per_second:g}{'' if self.burst == 1 else f', burst={self.burst}'})"

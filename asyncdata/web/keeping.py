@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 from operator import is_
 from typing import Any, final
 
-from asyncdata.executors.scope import Scope
-from asyncdata.graph.node import Node, OneForOne
-from asyncdata.graph.stages import Fold, Step
-from asyncdata.runtime.block import Block, Blocks, Demand, Failure
+from asyncdata.graph.node import Node
+from asyncdata.runtime.block import Block, Failure
+from asyncdata.runtime.meter import Meter
 from asyncdata.runtime.source_state import RestorableItem, SourceSnapshot
-from asyncdata.runtime.tickets import Position, Start, Ticket, Tickets
+from asyncdata.runtime.tickets import Position, Ticket, Tickets
+from asyncdata.transforms.exclude import Passing, Transparent
 from asyncdata.web.http_stream import HttpStream
 from asyncdata.web.kafka_topic import KafkaTopic
 from asyncdata.web.kept_message import KeptMessage
@@ -36,31 +36,17 @@ def keeping(node: Node) -> Node:
 
 
 @dataclass(frozen=True, eq=False)
-class Kept(OneForOne):
+class Kept(Transparent):
     """The elements of kept messages."""
 
-    def stage(self) -> Fold:
-        return Fold(lambda _: Opener())
-
-    def run(self, scope: Scope, want: Demand, start: Start) -> Blocks:
-        inner, meter = Demand(), scope.meters.steps.get(self, scope.meter.within)
-        return self.stage().run(Opener(), self.input.open(scope, inner, start), inner, want, meter)
-
-    @property
-    def identity(self) -> None:
-        return None
-
-    @property
-    def preserves_tickets(self) -> bool:
-        return True
+    def passing(self, meter: Meter) -> Passing:
+        return without_messages
 
 
-class Opener(Step):
-    """Takes the elements out of messages, which go on in the tickets."""
-
-    def feed(self, block: Block) -> Block:
-        items = [item.element if type(item) is KeptMessage else item for item in block.items]
-        return Block(items, KeptTickets(block.tickets, block.items), Failure in set(map(type, items)))
+def without_messages(block: Block) -> Block:
+    """Take the elements out of messages, which go on in the tickets."""
+    items = [item.element if type(item) is KeptMessage else item for item in block.items]
+    return Block(items, KeptTickets(block.tickets, block.items), Failure in set(map(type, items)))
 
 
 @final

@@ -64,6 +64,7 @@ ABSTRACT = {
     "IndexedSource",
     "IteratorSource",
     "InMemorySource",
+    "StateFree",
     "Transparent",
     "Unary",
 }

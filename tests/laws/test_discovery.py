@@ -35,6 +35,7 @@ ABSTRACT = {
     "OneForOne",
     "ParsedFile",
     "IteratorSource",
+    "StateFree",
     "Transparent",
     "Unary",
 }
