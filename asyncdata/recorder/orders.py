@@ -22,7 +22,7 @@ def order_of(described: Mapping[str, Any]) -> Order:
     """Return an order; `ValueError` or another error for what is none."""
     (kind, numbers), *_ = described.items()
     turns = tuple(described.get("turns", ()))
-    if {*map(type, (*numbers, *turns))} != {int} or min(numbers) < 0 or max(numbers[1:]) > MOST_PLACES:
+    if {*map(type, (*numbers, *turns))} != {int} or min(numbers) < 0 or max(numbers[1:]) >= 1 << 63:
         raise ValueError("no order")
     match kind, numbers:
         case "shuffle", [key, size]:

@@ -48,6 +48,9 @@ __all__ = ("BufferOrder", "DrainOrder", "Shuffle", "ShuffleRepeat", "Shuffler", 
 AT_ONCE: Final = 1 << 16
 """So many exchanges are computed again at once."""
 
+MOST_BETWEEN: Final = 1 << 27
+"""So many are computed for however few places: a filter may have left out what is between, and it takes seconds."""
+
 FEW: Final = 32
 """Fewer numbers are put into their slots one by one."""
 
@@ -288,7 +291,7 @@ class BufferOrder(Order):
         ranks = np.argsort(places, kind="stable")
         wanted, found, done = places[ranks], np.empty(len(places), np.int64), 0
         start, end = int(wanted[0]) + self.held, int(wanted[-1]) + self.held + 1
-        if end - start > len(places) << 16:  # all in between are computed
+        if end - start > max(len(places) << 16, MOST_BETWEEN):  # all in between are computed
             raise ValueError(f"{len(places)} of {end - start} places")
         inside = np.asarray(slot_contents(start, self.held, self.key), np.int64)
         for first in range(start, end, AT_ONCE):

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import asyncdata as ad
@@ -16,6 +18,8 @@ from asyncdata.persistence.run_log_files import paths_of
 from asyncdata.recorder.audit import Audit, audit
 from asyncdata.recorder.expected import ExpectedTickets
 from asyncdata.recorder.log_reader import read_logs
+from asyncdata.runtime.orders import MOST_PLACES
+from asyncdata.transforms.shuffle import BufferOrder
 from tests.marks import first_by_default
 from tests.recorder.rewriting import reseal
 
@@ -228,12 +232,23 @@ def test_after_a_change_of_ranks_the_rest_of_the_order_is_named(tmp_path: Path, 
     assert found.records == 1000
 
 
+@pytest.mark.parametrize("size", [ad.UNKNOWN_CARDINALITY, sys.maxsize])
 def test_a_shuffle_of_all_elements_whose_number_is_not_known_is_read_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    size: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(run_log_lines, "WORTH", 1)
-    ds, path = ad.Dataset.range(60).ignore_errors().shuffle(ad.UNKNOWN_CARDINALITY, 1).repeat(2), tmp_path / "run.jsonl"
+    ds, path = ad.Dataset.range(60).ignore_errors().shuffle(size, 1).repeat(2), tmp_path / "run.jsonl"
     assert len(list(ds.with_options(ad.Options(record=path)).iterate(epoch=0))) == 120
     assert '"drained"' in path.read_text()
     (found,) = audit(read_logs([str(path)]))
     assert found.complete, str(found)
+
+
+def test_places_far_apart_in_a_buffer_are_found_again() -> None:
+    """As a filter that leaves out nearly all has them."""
+    order, count = BufferOrder(7, MOST_PLACES, 10), 300_000
+    found = order.tickets(np.array([5, count]))
+    assert found[0] == order.tickets(np.array([5]))[0]
+    assert found[1] == order.tickets(np.arange(count - 2, count + 1))[2]
+    with pytest.raises(ValueError, match="2 of 1000000000000 places"):
+        order.tickets(np.array([1, 10**12]))
