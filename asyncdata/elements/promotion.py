@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from asyncdata.errors import StructureError
 
-__all__ = ("check_table", "in_one_dtype")
+__all__ = ("check_list", "check_table", "in_one_dtype")
 
 Array = npt.NDArray[Any]
 
@@ -84,6 +84,20 @@ def is_same(value: Array, row: Any) -> bool:
     with np.errstate(invalid="ignore"):
         back = row.real.astype(value.dtype)
     return bool((back == value).all()) and bool((row.real < 2.0 ** (8 * value.itemsize - (kind == "i"))).all())
+
+
+def check_list(value: Any, array: Array) -> None:
+    """Raise `StructureError` if integers in a list are other floats in an array of it."""
+    if not isinstance(value, list) or array.dtype.kind not in "fc":
+        return
+    if not (np.abs(array) >= 2.0 ** (np.finfo(array.dtype).nmant + 1)).any():  # all integers below are floats
+        return
+    for one, made in zip(np.asarray(value, object).flat, array.flat, strict=True):
+        if isinstance(one, (int, np.integer)) and int(cast("Any", one)) != made.item():
+            raise StructureError(
+                f"{one} in a list would change as {array.dtype}, which holds the others: "
+                "make an array of the list, with a dtype"
+            )
 
 
 def check_table(value: Any, array: Array) -> None:

@@ -20,7 +20,7 @@ from asyncdata.runtime.tickets import Ticket
 
 __all__ = ("Classifier", "Keyer", "Labeller", "has_nan", "in_key_order", "one_nan")
 
-NUMBERS: Final = (float, np.floating, np.datetime64, np.timedelta64)
+NUMBERS: Final = (float, complex, np.inexact, np.datetime64, np.timedelta64)
 """Types of numbers that may be NaN or NaT."""
 
 NANS: Final[dict[type[Any], Any]] = {kind: kind("NaT") for kind in (np.datetime64, np.timedelta64)}

@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple, cast
 import numpy as np
 import numpy.typing as npt
 
-from asyncdata.elements.promotion import in_one_dtype
+from asyncdata.elements.promotion import check_list, in_one_dtype
 from asyncdata.elements.spec import TensorSpec
 from asyncdata.elements.structure import leaf
 from asyncdata.elements.tensors import any_tensor, as_array, from_array, is_tensor
@@ -207,6 +207,7 @@ def array_of(name: str, value: Any) -> Array:
         array: Array = np.asarray(cast("Any", value))
     except ValueError as error:
         raise StructureError(f"{what} is not an array: {error}") from None
+    check_list(value, array)
     if array.ndim != 1 or array.dtype.kind in "OUS":
         raise StructureError(
             f"{what} must be an array of numbers with one dimension, got one of {array.dtype} and shape {array.shape}"

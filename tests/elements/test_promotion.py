@@ -288,3 +288,30 @@ def test_missing_values_of_duckdb_stay_masked() -> None:
     assert [np.ma.getmaskarray(row["label"]).item() for row in ds] == [False, True, False]
     for batch in (next(iter(ds.batch(3))), next(iter(ds.shuffle(3, seed=0).batch(3)))):
         assert set(batch["label"].tolist()) == {7, 9, None}
+
+
+WITH_LISTS: list[Callable[[list[Any]], object]] = [
+    lambda numbers: list(ad.Dataset.from_tensor_slices(numbers)),
+    lambda numbers: list(ad.Dataset.from_tensors({"x": numbers})),
+    lambda numbers: list(ad.Dataset.from_iterable([numbers]).batch(1)),
+    lambda numbers: list(ad.Dataset.from_iterable([{"x": [numbers, numbers]}]).batch(1)),
+    lambda numbers: list(ad.Dataset.from_iterable([numbers, [1]]).padded_batch(2)),
+    lambda numbers: list(ad.Dataset.from_iterable([numbers, [1]]).ragged_batch(2)),
+    lambda numbers: list(ad.Dataset.from_iterable([numbers]).pack_sequences(8)),
+    lambda numbers: ad.make_example({"x": numbers}),
+]
+"""What makes an array of a list."""
+
+
+@pytest.mark.parametrize("use", WITH_LISTS)
+@pytest.mark.parametrize("numbers", [[BIG, 0.5], [np.int64(BIG), np.float32(1)], [BIG, float("nan")], [BIG, 1j]])
+def test_integers_of_a_list_that_would_change_are_an_error(
+    use: Callable[[list[Any]], object], numbers: list[Any]
+) -> None:
+    with pytest.raises((ad.StructureError, ad.PlanError), match=rf"{BIG} in a list would change as (float|complex)"):
+        use(numbers)
+
+
+def test_integers_of_a_list_that_floats_hold_are_floats() -> None:
+    (batch,) = ad.Dataset.from_iterable([[2**53, 0.5, float("inf")], [1, 2, 3]]).batch(2)
+    assert batch.tolist() == [[2.0**53, 0.5, float("inf")], [1, 2, 3]]
