@@ -199,7 +199,8 @@ def test_files_of_a_list_are_read_by_map(server: Web) -> None:
 
 async def test_leaving_ends_requests(server: Web, tmp_path: Path, nothing_left: None) -> None:
     (url,), (made,) = served(server, tmp_path, [400])
-    async with ad.TFRecordDataset(url).iterate() as elements:
+    options = {"client_options": {"pool_idle_timeout": "100ms"}}  # a connection without a request is kept for so long
+    async with ad.TFRecordDataset(url, storage_options=options).iterate() as elements:
         assert await anext(elements) == made[0]
 
 
