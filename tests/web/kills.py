@@ -80,11 +80,12 @@ class Program:
         for _ in range(steps):
             assert self.process.stdout.readline(), f"{self.arguments} ended"
 
-    def finish(self, seconds: float) -> None:
-        """Wait for its end, which does not come if something is lost."""
+    def finish(self, seconds: float) -> bool:
+        """Wait for its end; return whether it came."""
         with suppress(subprocess.TimeoutExpired):
             self.process.communicate(timeout=seconds)
             assert self.process.returncode == 0, self.arguments
+        return self.process.returncode is not None
 
 
 @contextmanager
@@ -176,12 +177,12 @@ def kill(queue: str, victim: str, kills: int, folder: Path) -> Found:
         for program in (service, trainer):
             program.work(1)
         service.process.terminate()
-        service.finish(60)
+        assert service.finish(60), "the service waits for a trainer that does not go on"
         trainer.kill()
         numbers = [int(line) for line in notes.read_text().split()]
         trainer = Program(*training, sum(map(is_good, numbers)))
         stack.callback(trainer.kill)
-        trainer.finish(400)
+        trainer.finish(400)  # which does not come if something is lost
     found = Found(acknowledged=len(numbers))
     found.good = found.add([*filter(is_good, numbers)], json.loads(saved.read_text())["trained"])
     bad = [body_of(number) for number in numbers if not is_good(number)]

@@ -13,6 +13,7 @@ import random
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AsyncExitStack, suppress
+from functools import partial
 from importlib import import_module
 from itertools import cycle
 from pathlib import Path
@@ -44,8 +45,12 @@ class Training:
         return merge_states(self.states) if self.most > 1 else self.states[0]
 
     def train(self, readers: Sequence[Any], batches: float) -> bool:
-        """Train on so many batches of some readers in turn; return whether that is all."""
-        for number, reader in enumerate(cycle(readers), 1):
+        """Train on so many batches of some readers in turn; return whether that is all.
+
+        A reader has a turn for each of its partitions: the sender waits for all of them when one is behind.
+        """
+        turns = [reader for index, reader in enumerate(readers) for _ in range(index, PARTITIONS, len(readers))]
+        for number, reader in enumerate(cycle(turns), 1):
             if len(self.trained) >= self.count or (batch := next(reader, None)) is None:
                 return True
             self.trained += batch.tolist()
@@ -80,8 +85,8 @@ async def run_queue(training: Training, source: ad.Dataset[Any], letters: str) -
         readers: asyncio.Queue[Any] = asyncio.Queue()
         over = asyncio.Event()
 
-        async def lend(batches: Any, readers: Any = readers, over: asyncio.Event = over) -> None:
-            readers.put_nowait(batches)
+        async def lend(batches: Any, index: int, readers: Any = readers, over: asyncio.Event = over) -> None:
+            readers.put_nowait((index, batches))
             await over.wait()
 
         async with AsyncExitStack() as stack:
@@ -90,8 +95,8 @@ async def run_queue(training: Training, source: ad.Dataset[Any], letters: str) -
                 # a shuffle gives its last items at the end, and this broker does not tell where the end of a topic is
                 pipeline = batches_of(share if most > 1 else share.shuffle(10, seed=1))
                 how: Any = {"state": training.state, "on_error": "dead-letter", "dead_letters": letters}
-                await stack.enter_async_context(ad.web.Consumer(pipeline, lend, **how))
-            some = [await readers.get() for _ in range(count)]
+                await stack.enter_async_context(ad.web.Consumer(pipeline, partial(lend, index=index), **how))
+            some = [batches for _, batches in sorted([await readers.get() for _ in range(count)])]
             batches = random.randint(5, 40) if most > 1 else float("inf")
             ended = await asyncio.to_thread(training.train, some, batches)
             over.set()
