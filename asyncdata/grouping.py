@@ -358,9 +358,10 @@ class Grouping(Generic[T_co]):
         self,
         length: int,
         *,
-        strategy: Literal["first_fit", "concat_then_split"] = "first_fit",
+        strategy: Literal["first_fit", "best_fit", "concat_then_split"] = "first_fit",
         open_rows: int | None = None,
         overlong: Literal["error", "truncate", "split"] | None = None,
+        max_sequences: int | None = None,
         padding_values: Any = 0,
         fields: Sequence[str] | None = None,
     ) -> Dataset[dict[str, Any]]:
@@ -374,7 +375,8 @@ class Grouping(Generic[T_co]):
         - `first_fit`: an entire sequence goes into the oldest of `open_rows` rows (64 unless given) that has space for
           it. If none has, the fullest row is given out. A sequence that is longer than a row is a `StructureError` in
           its place, or is cut off with `overlong="truncate"`, or is divided over as many rows as it needs with
-          `"split"`.
+          `"split"`. A row with `max_sequences` sequences, or parts of such, is given out at once.
+        - `best_fit`: the same, but a sequence goes into the fullest of the rows that have space for it.
         - `concat_then_split`: sequences follow each other, and are cut where a row ends. Only the last row has padding.
 
         With `fields`, some of these names, rows have `input_ids` (elements without names, or the feature of that name),
@@ -406,7 +408,8 @@ class Grouping(Generic[T_co]):
         """
         from asyncdata.transforms.pack_sequences import PackSequences
 
-        return self._next(PackSequences.of(self._plan, length, strategy, open_rows, overlong, padding_values, fields))
+        how = (strategy, open_rows, overlong, padding_values, fields, max_sequences)
+        return self._next(PackSequences.of(self._plan, length, *how))
 
     def bucket_by_token_count(
         self,

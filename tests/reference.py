@@ -443,7 +443,12 @@ def batch(
 
 
 def pack_sequences(
-    elements: Elements, length: int, strategy: str = "first_fit", open_rows: int = 64, overlong: str = "error"
+    elements: Elements,
+    length: int,
+    strategy: str = "first_fit",
+    open_rows: int = 64,
+    overlong: str = "error",
+    max_sequences: int | None = None,
 ) -> Iterator[Any]:
     """Rows are lists of parts of sequences, as they are open, oldest first."""
     rows: list[list[dict[str, np.ndarray]]] = []
@@ -451,7 +456,7 @@ def pack_sequences(
         sequence = element if isinstance(element, Failed) else call(features, (element,))
         if not isinstance(sequence, Failed) and rows and rows[0][0].keys() != sequence.keys():
             sequence = failed(Misfit())
-        if not isinstance(sequence, Failed) and strategy == "first_fit" and tokens_in([sequence]) > length:
+        if not isinstance(sequence, Failed) and strategy != "concat_then_split" and tokens_in([sequence]) > length:
             sequence = failed(Misfit()) if overlong == "error" else sequence
             sequence = part(sequence, 0, length) if overlong == "truncate" else sequence
         if isinstance(sequence, Failed):
@@ -459,9 +464,10 @@ def pack_sequences(
             continue
         while size := tokens_in([sequence]):
             room = [length - tokens_in(row) for row in rows]
-            if strategy == "first_fit":
+            if strategy != "concat_then_split":
                 wanted = min(size, length)
-                place = next((place for place, left in enumerate(room) if left >= wanted), len(rows))
+                fitting = filter(lambda place: room[place] >= wanted, range(len(rows)))
+                place = min(fitting, key=room.__getitem__ if strategy == "best_fit" else int, default=len(rows))
                 if place == len(rows) >= open_rows and wanted < length:
                     yield packed(rows.pop(room.index(min(room))), length)
                     continue
@@ -470,7 +476,7 @@ def pack_sequences(
             rows[place:] = rows[place:] or [[]]
             rows[place].append(part(sequence, 0, wanted))
             sequence = part(sequence, wanted, size)
-            if tokens_in(rows[place]) == length:
+            if tokens_in(rows[place]) == length or len(rows[place]) == max_sequences:
                 yield packed(rows.pop(place), length)
     for row in rows:
         yield packed(row, length)

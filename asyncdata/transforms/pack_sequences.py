@@ -2,9 +2,9 @@
 
 Each row has the segments and positions of its sequences, so that a model can tell them apart: packing without
 cross-contamination, as in Krell et al. 2021 (https://arxiv.org/abs/2107.02027). They pack a data set whose lengths are
-known; this packs a stream. A sequence goes to the oldest open row that has space for it (first fit). If none has, and
-no more may be open, the fullest row is given out, which wastes least (Csirik and Johnson 2001, "Bounded space on-line
-bin packing: best is better than first").
+known; this packs a stream. A sequence goes to the oldest open row that has space for it (first fit), or to the fullest
+of them (best fit). If none has, and no more may be open, the fullest row is given out, which wastes least (Csirik and
+Johnson 2001, "Bounded space on-line bin packing: best is better than first").
 """
 
 from __future__ import annotations
@@ -37,7 +37,9 @@ CLOSED: Final = (CUT,)
 """In a journal: the row was given out."""
 
 FIRST_FIT: Final = "first_fit"
-STRATEGIES: Final = (FIRST_FIT, "concat_then_split")
+BEST_FIT: Final = "best_fit"
+FITTING: Final = (FIRST_FIT, BEST_FIT)
+STRATEGIES: Final = (*FITTING, "concat_then_split")
 OVERLONG: Final = ("error", "truncate", "split")
 OPEN_ROWS: Final = 64
 
@@ -52,6 +54,7 @@ class PackSequences(Unary):
     overlong: str = "error"
     padding: Any = field(default=0, repr=False)
     fields: tuple[str, ...] = ()
+    max_sequences: int | None = None
 
     retains_elements = True
 
@@ -68,6 +71,7 @@ class PackSequences(Unary):
         overlong: str | None,
         padding: Any,
         fields: Sequence[str] | None = None,
+        max_sequences: int | None = None,
     ) -> PackSequences:
         """Return the node for the user's arguments."""
         check_count("pack_sequences", "length", length, 1)
@@ -80,14 +84,16 @@ class PackSequences(Unary):
                 )
         if overlong is not None:
             check_choice("overlong", overlong, OVERLONG)
-        if strategy == FIRST_FIT:
+        if strategy in FITTING:
             rows = OPEN_ROWS if open_rows is None else check_count("pack_sequences", "open_rows", open_rows, 1)
-            return PackSequences(plan, length, strategy, rows, overlong or "error", padding, named)
-        for name, value in (("open_rows", open_rows), ("overlong", overlong)):
+            if max_sequences is not None:
+                check_count("pack_sequences", "max_sequences", max_sequences, 1)
+            return PackSequences(plan, length, strategy, rows, overlong or "error", padding, named, max_sequences)
+        for name, value in (("open_rows", open_rows), ("overlong", overlong), ("max_sequences", max_sequences)):
             if value is not None:
                 raise PlanError(
-                    f"pack_sequences({name}=) is for strategy='first_fit': {strategy!r} has one open row, and cuts "
-                    "sequences at its end"
+                    f"pack_sequences({name}=) is for 'first_fit' and 'best_fit': strategy={strategy!r} has one open "
+                    "row, and cuts sequences at its end"
                 )
         return PackSequences(plan, length, strategy, 1, "split", padding, named)
 
@@ -109,11 +115,13 @@ class PackSequences(Unary):
 
     def label(self) -> str:
         fields = f", fields={self.fields}" if self.fields else ""
-        if self.strategy != FIRST_FIT:
-            return f"pack_sequences({self.length}, strategy={self.strategy!r}{fields})"
+        strategy = "" if self.strategy == FIRST_FIT else f", strategy={self.strategy!r}"
+        if self.strategy not in FITTING:
+            return f"pack_sequences({self.length}{strategy}{fields})"
         rows = "" if self.open_rows == OPEN_ROWS else f", open_rows={self.open_rows}"
         overlong = "" if self.overlong == "error" else f", overlong={self.overlong!r}"
-        return f"pack_sequences({self.length}{rows}{overlong}{fields})"
+        most = "" if self.max_sequences is None else f", max_sequences={self.max_sequences}"
+        return f"pack_sequences({self.length}{strategy}{rows}{overlong}{most}{fields})"
 
     async def fetch(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
         """Put the members of each row together again; anything else is a failed element."""
@@ -407,17 +415,18 @@ class Packer(Step):
                 continue
             self.put_part(place, tokens, ticket, offset, offset + size)
             offset += size
-            if not self.space[place]:
+            if not self.space[place] or len(self.rows[place].pieces) == self.node.max_sequences:
                 self.close(place, *[OpenSequence(ticket, offset)][: offset < tokens.size])
 
     def choose(self, left: int) -> tuple[int, int]:
         """Return the row for a sequence, and how many of its tokens go there; the row after the last is a new one."""
         if not self.rows:
             return 0, min(left, self.length)
-        if self.node.strategy != FIRST_FIT:
+        if self.node.strategy not in FITTING:
             return len(self.rows) - 1, min(left, int(self.space[-1]))
         fits = self.space >= left
-        place = int(fits.argmax())
+        best = self.node.strategy == BEST_FIT
+        place = int(np.where(fits, self.space, self.length + 1).argmin() if best else fits.argmax())
         return (place if fits[place] else len(self.rows)), min(left, self.length)
 
     def put_part(self, place: int, tokens: Tokens, ticket: Ticket, start: int, stop: int) -> None:

@@ -31,6 +31,7 @@ WAYS: dict[str, dict[str, Any]] = {
     "first fit, 16 open rows": {"open_rows": 16},
     "first fit, 64 open rows": {},
     "first fit, 256 open rows": {"open_rows": 256},
+    "best fit, 64 open rows": {"strategy": "best_fit"},
     "concat_then_split": {"strategy": "concat_then_split"},
 }
 

@@ -939,7 +939,8 @@ def pack_sequences(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
         st.sampled_from([{}, {"overlong": "truncate"}, {"overlong": "split"}, {"strategy": "concat_then_split"}])
     )
     if "strategy" not in how:
-        how = {**how, "open_rows": draw(counts(2, 3, 1, 9))}
+        most, strategy = draw(st.sampled_from([None, 2, 1])), draw(st.sampled_from(["first_fit", "best_fit"]))
+        how = {**how, "strategy": strategy, "open_rows": draw(counts(2, 3, 1, 9)), "max_sequences": most}
     return pipe.then(
         f"pack_sequences({length}{arguments(how)})",
         lambda ds: ds.pack_sequences(length, **how),

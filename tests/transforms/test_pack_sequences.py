@@ -22,6 +22,8 @@ HOW: list[dict[str, Any]] = [
     {"open_rows": 1},
     {"open_rows": 3, "overlong": "truncate"},
     {"open_rows": 2, "overlong": "split"},
+    {"open_rows": 2, "overlong": "split", "max_sequences": 2},
+    {"strategy": "best_fit", "open_rows": 3, "overlong": "split"},
     {"strategy": "concat_then_split"},
 ]
 
@@ -79,9 +81,13 @@ def test_every_token_comes_once_and_in_order_within_its_sequence(
     assert found == {number: tokens.tolist() for number, tokens in enumerate(given)}
 
 
-@given(sizes=st.lists(st.integers(1, 20), max_size=60), open_rows=st.integers(1, 8))
-def test_first_fit_cuts_no_sequence_and_keeps_no_more_rows_open_than_asked_for(
-    sizes: list[int], open_rows: int
+@given(
+    sizes=st.lists(st.integers(1, 20), max_size=60),
+    open_rows=st.integers(1, 8),
+    strategy=st.sampled_from(["first_fit", "best_fit"]),
+)
+def test_fitting_cuts_no_sequence_and_keeps_no_more_rows_open_than_asked_for(
+    sizes: list[int], open_rows: int, strategy: Any
 ) -> None:
     given = sequences(sizes)
     read = 0
@@ -92,7 +98,7 @@ def test_first_fit_cuts_no_sequence_and_keeps_no_more_rows_open_than_asked_for(
         return x
 
     options = ad.Options(optimize=False, placement="current")
-    ds = ad.Dataset.from_iterable(given).map(counted).pack_sequences(20, open_rows=open_rows)
+    ds = ad.Dataset.from_iterable(given).map(counted).pack_sequences(20, strategy=strategy, open_rows=open_rows)
     whole = {tuple(tokens.tolist()) for tokens in given}
     given_out = 0
     for row in ds.with_options(options):
@@ -119,6 +125,22 @@ def test_a_row_is_given_out_when_it_is_full_and_the_fullest_when_there_is_no_roo
     assert [sorted({token // 100 for token in row if token}) for row in inputs(rows)] == [[0], [1, 3], [2], [4]]
     rows = packed(given, 8, open_rows=3)
     assert [sorted({token // 100 for token in row if token}) for row in inputs(rows)] == [[0, 3], [1], [2], [4]]
+
+
+def test_best_fit_takes_the_fullest_row_that_has_space() -> None:
+    given = sequences([3, 7, 2, 5, 1])
+    found = {
+        strategy: [
+            sorted({token // 100 for token in row if token}) for row in inputs(packed(given, 9, strategy=strategy))
+        ]
+        for strategy in ("first_fit", "best_fit")
+    }
+    assert found == {"first_fit": [[0, 2, 4], [1], [3]], "best_fit": [[1, 2], [0, 3, 4]]}
+
+
+def test_a_row_has_no_more_sequences_than_asked() -> None:
+    found = inputs(packed(sequences([2, 1, 0, 1, 5, 1]), 8, max_sequences=2))
+    assert [[token // 100 for token in row if token] for row in found] == [[0, 0, 1], [3, *[4] * 5], [5]]
 
 
 def test_a_stream_is_cut_where_a_row_ends() -> None:
@@ -213,11 +235,22 @@ def test_says_what_rows_look_like() -> None:
         ({"length": -3}, r"length=\) must be at least 1"),
         ({"length": 2.5}, r"length=\) must be an integer"),
         ({"length": 4, "open_rows": 0}, r"open_rows=\) must be at least 1"),
-        ({"length": 4, "strategy": "best"}, r"strategy=\) must be one of 'first_fit', 'concat_then_split', got 'best'"),
+        (
+            {"length": 4, "strategy": "best"},
+            r"strategy=\) must be one of 'first_fit', 'best_fit', 'concat_then_split', got 'best'",
+        ),
         ({"length": 4, "padding_values": None}, r"padding_values=\) is a number or a dict of numbers, got None"),
         ({"length": 4, "padding_values": {"inputs": "0"}}, r"padding_values=\) is a number or a dict of numbers"),
         ({"length": 4, "overlong": "drop"}, r"overlong=\) must be one of 'error', 'truncate', 'split'"),
-        ({"length": 4, "strategy": "concat_then_split", "open_rows": 2}, r"open_rows=\) is for strategy='first_fit'"),
+        ({"length": 4, "max_sequences": 0}, r"max_sequences=\) must be at least 1"),
+        (
+            {"length": 4, "strategy": "concat_then_split", "max_sequences": 2},
+            r"max_sequences=\) is for 'first_fit'",
+        ),
+        (
+            {"length": 4, "strategy": "concat_then_split", "open_rows": 2},
+            r"open_rows=\) is for 'first_fit' and 'best_fit'",
+        ),
         ({"length": 4, "strategy": "concat_then_split", "overlong": "split"}, "cuts sequences at its end"),
     ],
 )
