@@ -64,8 +64,8 @@ class Stage(Protocol):
         ...
 
 
-class Step:
-    """A sequential transformation with memory and without I/O, tested without an event loop."""
+class Sequential:
+    """A sequential transformation with memory."""
 
     done = False
     """Whether the output is complete, so that the input need not be read further."""
@@ -77,6 +77,10 @@ class Step:
     def need(self, want: int) -> int:
         """Return how many items to request from the input for the demand `want`."""
         return want
+
+
+class Step(Sequential):
+    """A sequential transformation with memory and without I/O, tested without an event loop."""
 
     def feed(self, block: Block) -> Block:
         """Take a block, return the output so far; may be empty."""
@@ -87,19 +91,8 @@ class Step:
         return iter(())
 
 
-class CallStep:
+class CallStep(Sequential):
     """A sequential transformation that calls or awaits the user's functions with their state."""
-
-    done = False
-    """Whether the output is complete, so that the input need not be read further."""
-
-    def resume(self, position: Position) -> Start:
-        """Restore the position of an earlier run, and return where the input must start."""
-        return Start.of(position)
-
-    def need(self, want: int) -> int:
-        """Return how many items to request from the input for the demand `want`."""
-        return want
 
     async def feed(self, group: Block) -> Block:
         """Take about a millisecond's worth of items, `need` at most, and return the output so far; may be empty."""

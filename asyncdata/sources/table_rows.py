@@ -96,10 +96,6 @@ class TableRows(IndexedSource):
     def cardinality(self) -> int:
         return self.table.count
 
-    @property
-    def signature(self) -> Any:
-        return None
-
     def stage(self) -> Produce:
         return Produce(self.blocks)
 

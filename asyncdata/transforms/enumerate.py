@@ -53,10 +53,6 @@ class Enumerate(Unary):
                 yield numbered(numbers, block, given)
 
     @property
-    def cardinality(self) -> int:
-        return self.input.cardinality
-
-    @property
     def signature(self) -> Any:
         inner = self.input.signature
         return None if inner is None else (TensorSpec((), "int64"), inner)

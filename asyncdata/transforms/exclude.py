@@ -13,7 +13,7 @@ from asyncdata.graph.node import PHYSICAL, REPLACEABLE, Node, StateFree, regroup
 from asyncdata.graph.stages import Fold, Step
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure, LeftOut, is_left_out
 from asyncdata.runtime.meter import Meter
-from asyncdata.runtime.tickets import FilteredTickets, Ordinals, Position, Start, Ticket
+from asyncdata.runtime.tickets import FilteredTickets, Ordinals, Start, Ticket
 
 __all__ = ("Absent", "DropEmpty", "Exclude", "Passing", "Transparent", "unexcluded")
 
@@ -205,9 +205,6 @@ class Passer(Step):
 
     def __init__(self, passing: Passing) -> None:
         self.passing = passing
-
-    def resume(self, position: Position) -> Start:
-        return Start.of(position)
 
     def feed(self, block: Block) -> Block:
         return self.passing(block)
