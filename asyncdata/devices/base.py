@@ -1,4 +1,4 @@
-"""Device: the interface that a new kind of accelerator implements; `choice` makes one for a user's argument."""
+"""Device: the base of each kind of accelerator; `choice` makes one for a user's argument."""
 
 from __future__ import annotations
 
@@ -43,57 +43,55 @@ class Sent(NamedTuple):
     ready: Event
 
 
-class Device(Protocol):
+class Device:
     """One device for one iterator. It is made in the consumer's thread, where "cuda" gets its index.
+
+    The methods that are written here are those of a device that orders copies and computations itself.
 
     `send`, `decode` and `parts` run in the copy thread, all other methods in the consumer's.
     """
 
-    @property
-    def pinned_memory(self) -> PinnedMemory | None:
-        """The pinned memory that the device reads; other arrays are copied to it. `None` if the device needs none."""
-        ...
+    pinned_memory: PinnedMemory | None = None
+    """The pinned memory that the device reads; other arrays are copied to it. `None` if the device needs none."""
 
     def is_sent(self, leaf: Any) -> bool:
         """Return whether a leaf is copied to the device; others pass unchanged."""
-        ...
+        return is_array(leaf)
 
     def send(self, leaves: Sequence[Any], into: Sequence[Any] | None) -> Sent:
         """Start to copy arrays to the device, on its copy stream.
 
         With `into` the result is in reused memory: arrays of an earlier batch if they fit, else new ones.
         """
-        ...
+        raise NotImplementedError
 
     def decode(self, files: Sequence[bytes]) -> Sequence[Any]:
         """Return pictures as arrays of (3, height, width), uint8, on the device, made before those that are sent next.
 
         `None` for each that is decoded on the host.
         """
-        ...
+        return [None] * len(files)
 
     def parts(self, packed: Any, parts: Sequence[PackedArray]) -> Sequence[Any]:
         """Return views into an array of bytes on the device.
 
         Not called for devices without pinned memory.
         """
-        ...
+        raise NotImplementedError
 
     def arrive(self, sent: Sent) -> None:
         """Let the consumer's current stream wait for the copy, and record that it uses the arrays."""
-        ...
 
     def leave(self) -> Event:
         """Return the event after all work of the consumer's current stream so far."""
-        ...
+        return DONE
 
     def write(self, target: Any, array: Any) -> None:
         """Copy one array to another of the same shape and dtype, both on the device, on the current stream."""
-        ...
+        raise NotImplementedError
 
     def close(self) -> None:
         """Wait until all copies are done."""
-        ...
 
 
 def is_array(leaf: Any) -> bool:

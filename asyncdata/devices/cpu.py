@@ -5,25 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from asyncdata.devices.base import DONE, Event, Sent, is_array
+from asyncdata.devices.base import DONE, Device, Sent
 from asyncdata.devices.element_arrays import reusable
-from asyncdata.devices.packed_layout import PackedArray
 from asyncdata.elements.tensors import tensor_of
 from asyncdata.system.optional_packages import require
 
 __all__ = ("CpuDevice",)
 
 
-class CpuDevice:
+class CpuDevice(Device):
     """Gives on the CPU the tensors that a program would have on a GPU."""
-
-    pinned_memory = None
 
     def __init__(self) -> None:
         self.torch = require("torch", "prefetch_to_device()")
-
-    def is_sent(self, leaf: Any) -> bool:
-        return is_array(leaf)
 
     def send(self, leaves: Sequence[Any], into: Sequence[Any] | None) -> Sent:
         tensors = [tensor_of(leaf) for leaf in leaves]
@@ -36,20 +30,5 @@ class CpuDevice:
         target = reusable(into, place, tensor.shape, tensor.dtype)
         return tensor.clone() if target is None else target.copy_(tensor)
 
-    def decode(self, files: Sequence[bytes]) -> Sequence[Any]:
-        return [None] * len(files)
-
-    def parts(self, packed: Any, parts: Sequence[PackedArray]) -> Sequence[Any]:
-        raise TypeError("tensors on the CPU are sent one by one")
-
-    def arrive(self, sent: Sent) -> None:
-        """Do nothing: the copy is made."""
-
-    def leave(self) -> Event:
-        return DONE
-
     def write(self, target: Any, array: Any) -> None:
         target.copy_(array)
-
-    def close(self) -> None:
-        """Do nothing: no copy is being made."""

@@ -9,7 +9,7 @@ from functools import cache, partial
 from importlib.util import find_spec
 from typing import Any, Final
 
-from asyncdata.devices.base import Event, Sent, is_array
+from asyncdata.devices.base import Device, Event, Sent
 from asyncdata.devices.element_arrays import reusable
 from asyncdata.devices.encoded_pictures import decoded_together
 from asyncdata.devices.packed_layout import PackedArray
@@ -37,7 +37,7 @@ class CudaEvent:
         self.event.synchronize()
 
 
-class CudaDevice:
+class CudaDevice(Device):
     """One GPU; without an `index`, the current GPU of the calling thread."""
 
     def __init__(self, index: int | None) -> None:
@@ -52,9 +52,6 @@ class CudaDevice:
         self.device = torch.device("cuda", torch.cuda.current_device() if index is None else index)
         self.stream = copy_stream(torch, self.device.index)
         self.pinned_memory = pinned_memory_of(torch)
-
-    def is_sent(self, leaf: Any) -> bool:
-        return is_array(leaf)
 
     def send(self, leaves: Sequence[Any], into: Sequence[Any] | None) -> Sent:
         with self.torch.cuda.device(self.device), self.torch.cuda.stream(self.stream):

@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from asyncdata.devices.base import DONE, Event, Sent, is_array
-from asyncdata.devices.packed_layout import PackedArray
+from asyncdata.devices.base import Device, Sent, is_array
 from asyncdata.elements.tensors import as_array, is_tensor
 from asyncdata.errors import PlanError
 from asyncdata.system.optional_packages import require
@@ -30,10 +29,11 @@ class JaxEvent:
         self.jax.block_until_ready(self.arrays)
 
 
-class JaxDevice:
-    """A JAX device, or a sharding over several."""
+class JaxDevice(Device):
+    """A JAX device, or a sharding over several.
 
-    pinned_memory = None
+    Computations with arrays wait for their copies, and running copies keep their sources alive.
+    """
 
     def __init__(self, where: Any) -> None:
         self.jax = require("jax", "prefetch_to_device()")
@@ -51,23 +51,8 @@ class JaxDevice:
             arrays = self.jax.device_put(sources, self.where)
         return Sent(arrays, JaxEvent(self.jax, arrays))
 
-    def decode(self, files: Sequence[bytes]) -> Sequence[Any]:
-        return [None] * len(files)
-
-    def parts(self, packed: Any, parts: Sequence[PackedArray]) -> Sequence[Any]:
-        raise TypeError("arrays of JAX are sent one by one")
-
-    def arrive(self, sent: Sent) -> None:
-        """Do nothing: computations with the arrays wait for them."""
-
-    def leave(self) -> Event:
-        return DONE
-
     def write(self, target: Any, array: Any) -> None:
         raise PlanError("arrays of JAX are immutable: prefetch_to_device(static=) is for PyTorch")
-
-    def close(self) -> None:
-        """Do nothing: running copies keep their sources alive."""
 
 
 def platform_of(where: Any) -> str:

@@ -18,7 +18,7 @@ from typing import Any, Final, Literal
 import numpy as np
 import numpy.typing as npt
 
-from asyncdata.devices.base import Event, Sent, is_array
+from asyncdata.devices.base import Device, Event, Sent
 from asyncdata.devices.element_arrays import reusable
 from asyncdata.devices.packed_layout import PackedArray
 from asyncdata.devices.pinned_memory import HostMemory, PinnedMemory
@@ -396,15 +396,12 @@ class Accelerator:
             join(self.waited, clock)
 
 
-class SimulatedDevice:
+class SimulatedDevice(Device):
     """A simulated accelerator for one iterator."""
 
     def __init__(self, accelerator: Accelerator) -> None:
         self.accelerator = accelerator
         self.pinned_memory = accelerator.pinned_memory
-
-    def is_sent(self, leaf: Any) -> bool:
-        return is_array(leaf)
 
     def send(self, leaves: Sequence[Any], into: Sequence[Any] | None) -> Sent:
         accelerator, stream = self.accelerator, self.accelerator.copies
@@ -417,9 +414,6 @@ class SimulatedDevice:
                 arrays.append(accelerator.empty(source.shape, source.dtype, stream) if target is None else target)
                 accelerator.copy(stream, source, arrays[-1])
             return Sent(arrays, accelerator.record(stream))
-
-    def decode(self, files: Sequence[bytes]) -> Sequence[Any]:
-        return [None] * len(files)
 
     def parts(self, packed: Any, parts: Sequence[PackedArray]) -> Sequence[Any]:
         return [self.array_at(packed, start, dtype, tuple(shape)) for start, dtype, shape, _ in parts]
