@@ -23,6 +23,9 @@ PERIOD: Final = 0.2
 WATCH: Final = 1.0
 """Seconds for which a choice is measured, and for which it is watched once it has been."""
 
+WARM_UP: Final = 0.1
+"""Seconds that do not count when processes are tried: their first calls fault in memory and fill caches."""
+
 PATIENCE: Final = 4.0
 MOST_PATIENCE: Final = 60.0
 """Seconds for which what was measured is believed while the reader waits: at first, twice as long each time, and at
@@ -142,11 +145,15 @@ class Period:
         return self.own * self.seconds / self.count
 
     @property
+    def pausing(self) -> bool:
+        """Whether calls gave up their core, most of them."""
+        return 2 * self.pauses >= self.calls
+
+    @property
     def cost(self) -> Cost:
         """The mean cost of a call in this process. One that never gave up its core has done nothing but compute."""
         cpu = self.cpu / self.count
-        paused = 2 * self.pauses >= self.calls
-        return Cost(max(cpu, self.each) if paused else cpu, cpu, self.nbytes / self.count)
+        return Cost(max(cpu, self.each) if self.pausing else cpu, cpu, self.nbytes / self.count)
 
 
 class Tuning:
@@ -215,7 +222,7 @@ class Tuning:
         self.settled = settled
         """Whether no choice is being tried."""
         self.warm = settled
-        """Whether each worker has done its first group under this choice."""
+        """Whether each worker has done its first group under this choice, and processes the first tenth of a second."""
         self.period = Period()
 
     def read(self, waited: float) -> None:
@@ -243,8 +250,11 @@ class Tuning:
         if period.groups % self.choice.workers:  # calls that take long may all end at the same time
             return
         if not self.warm:
+            process = self.choice.where == "process"
+            if process and period.elapsed < WARM_UP:
+                return
             self.warm = True
-            if self.choice.where == "process" or period.elapsed < PERIOD:  # nothing is made twice of slow calls
+            if process or period.elapsed < PERIOD:  # nothing is made twice of slow calls
                 self.period = Period(sample.at)
                 return
         if period.elapsed >= (WATCH if self.settled and self.complete and not self.rested else PERIOD):
@@ -268,9 +278,10 @@ class Tuning:
         """Take note of the pace under the current choice, and of what a call costs."""
         period, cost = self.period, self.period.cost
         if self.choice.where == "thread":
-            self.cost = self.cost._replace(seconds=max(cost.cpu, min(self.cost.seconds, cost.seconds)), cpu=cost.cpu)
+            seconds = max(cost.cpu, min(self.cost.seconds, cost.seconds))
+            self.cost = Cost(seconds, cost.cpu, self.cost.nbytes, self.choice.workers > 1 and period.pausing)
         pace = period.count / period.elapsed / period.own
-        self.paces[self.choice.way] = min(pace, self.model.computed)
+        self.paces[self.choice.way] = min(pace, self.model.most(self.choice.where))
         self.usual[self.choice.way] = period.each
 
     def measure_again(self) -> None:

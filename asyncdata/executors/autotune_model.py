@@ -33,9 +33,12 @@ WIDER: Final = 1.2
 
 CHEAP_GAIN: Final = 2.0
 SEND: Final = 5e-6
-SEND_BYTE: Final = 1e-9
+SEND_BYTE: Final = 1e-10
 """Cheap functions are called in processes if that has so many times the pace. To send an element and its result takes
-so many seconds, and so many more for each byte."""
+so many seconds, and so many more for each byte, as one copy does."""
+
+CROWDED: Final = 1.15
+"""How many times as long as in a process calls compute in threads that wait for one another."""
 
 CONTENDED: Final = 2.0
 HELD: Final = 0.3
@@ -49,11 +52,18 @@ class Cost(NamedTuple):
     seconds: float = inf
     cpu: float = 0.0
     nbytes: float = 0.0
+    crowded: bool = False
+    """Whether calls side by side in threads give up their cores, for the interpreter lock or for something else."""
 
     @property
     def computes(self) -> bool:
         """Whether it computes for most of its time."""
         return self.cpu >= COMPUTES * self.seconds
+
+    @property
+    def alone(self) -> float:
+        """Seconds that it computes at least where no other call is in its way."""
+        return self.cpu / CROWDED if self.crowded and self.computes else self.cpu
 
     @property
     def text(self) -> str:
@@ -117,10 +127,9 @@ class PaceModel(NamedTuple):
     def expected(self, way: Way) -> float:
         """Return how many elements a second a choice can have at most, by what is known of others."""
         where, workers = way
-        seconds, cpu, nbytes = self.cost
         if where == "process":
-            call = self.away or (cpu if self.threads_contend else seconds) + SEND + SEND_BYTE * nbytes
-            return self.worth(way, min(workers / call, self.computed))
+            return self.worth(way, workers / (self.away or self.sent))
+        seconds = self.cost.seconds
         tried = sorted([(width, pace) for (place, width), pace in self.paces.items() if place == where])
         fewer = [pair for pair in tried if pair[0] < workers]
         more = [pace for width, pace in tried if width > workers]
@@ -133,6 +142,13 @@ class PaceModel(NamedTuple):
         return min(pace * workers / width, self.computed, self.filled if workers > self.cores else inf, *more)
 
     @property
+    def sent(self) -> float:
+        """Seconds of a call in a worker process at least: it waits for no interpreter lock there."""
+        cost = self.cost
+        call = cost.alone if cost.alone < cost.cpu or self.threads_contend else cost.seconds
+        return call + SEND + SEND_BYTE * cost.nbytes
+
+    @property
     def threads_contend(self) -> bool:
         """Whether calls in threads take longer than alone, and compute a good deal, though cores are free: then they
         wait for the interpreter lock, which they would not in processes."""
@@ -143,8 +159,12 @@ class PaceModel(NamedTuple):
 
     @property
     def computed(self) -> float:
-        """How many elements a second all cores compute at most."""
+        """How many elements a second all cores compute at most, in threads."""
         return self.cores / self.cost.cpu if self.cost.cpu else inf
+
+    def most(self, where: Where) -> float:
+        """Return how many elements a second all cores compute at most there."""
+        return self.cores / self.cost.alone if where == "process" and self.cost.cpu else self.computed
 
     @property
     def filled(self) -> float:

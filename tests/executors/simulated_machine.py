@@ -7,7 +7,7 @@ them. AUTOTUNE's tuner gets samples of what is done, as it does from real worker
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Any, Final, NamedTuple
 
@@ -43,10 +43,17 @@ class Function:
     nbytes: int = 0
     most_at_once: float = inf
     """How many calls what it waits for can serve at once."""
+    crowded: float = 1.0
+    """How many times as long calls compute in threads that run side by side, and wait for one another."""
 
     @property
     def cpu(self) -> float:
         return self.held + self.free
+
+    def at(self, choice: Choice) -> Function:
+        """Return what it is under a choice."""
+        crowded = self.crowded if choice.where == "thread" and choice.workers > 1 else 1.0
+        return replace(self, held=self.held * crowded, free=self.free * crowded, crowded=crowded)
 
 
 class Busy(NamedTuple):
@@ -136,7 +143,8 @@ class Run:
     def function(self) -> Function:
         """What is called now."""
         change = self.machine.changes
-        return change[1] if change is not None and self.time >= change[0] else self.machine.function
+        function = change[1] if change is not None and self.time >= change[0] else self.machine.function
+        return function.at(self.choice)
 
     def step(self) -> None:
         """Let a step pass."""
@@ -206,7 +214,7 @@ class Run:
     def sample(self, tuning: Tuning, made: float, rates: Rates) -> None:
         """Tell the tuner what was done."""
         function, workers = self.function, self.choice.workers
-        waits = function.waits or rates.seconds - rates.queued > 1.3 * function.cpu
+        waits = function.waits or function.crowded > 1 or rates.seconds - rates.queued > 1.3 * function.cpu
 
         def add(count: int, place: int = 0) -> None:
             cpu = 0.0 if self.choice.where in {"process", "task"} else count * function.cpu

@@ -19,6 +19,8 @@ def model(cores: int, cost: Cost, paces: dict[Way, float], **how: Any) -> PaceMo
 
 
 ALONE: dict[Way, float] = {("thread", 1): 1000.0}
+DECODES = Cost(1010e-6, 900e-6, 150e3)
+SIDE_BY_SIDE: dict[Way, float] = {("thread", 1): 850, ("thread", 2): 2100}
 
 
 @pytest.mark.parametrize(
@@ -30,7 +32,11 @@ ALONE: dict[Way, float] = {("thread", 1): 1000.0}
         (model(2, PYTHON, {**ALONE, ("thread", 2): 950}, processes=False), None),
         (model(2, PYTHON, {**ALONE, ("thread", 2): 1950}), None),
         (model(2, PYTHON, {**ALONE, ("thread", 2): 1700}), ("process", 2)),
-        (model(2, PYTHON._replace(nbytes=4e6), {**ALONE, ("thread", 2): 950}), None),
+        (model(2, PYTHON._replace(nbytes=4e6), {**ALONE, ("thread", 2): 950}), ("process", 2)),
+        (model(2, PYTHON._replace(nbytes=20e6), {**ALONE, ("thread", 2): 950}), None),
+        (model(2, DECODES, SIDE_BY_SIDE), None),
+        (model(2, DECODES._replace(crowded=True), SIDE_BY_SIDE), ("process", 2)),
+        (model(2, DECODES._replace(crowded=True), {**SIDE_BY_SIDE, ("process", 2): 1900}, away=1e-3), None),
         (model(16, WAITS, {("thread", 1): 250}), ("thread", 16)),
         (model(2, WAITS, {("thread", 1): 250, ("thread", 8): 2000}), ("thread", 16)),
         (model(2, WAITS, {("thread", 1): 250, ("thread", 8): 2000, ("thread", 16): 2100}), None),
@@ -48,7 +54,11 @@ ALONE: dict[Way, float] = {("thread", 1): 1000.0}
         "threads take turns, and there may be no processes",
         "threads compute on all cores",
         "threads compute on most of the cores",
+        "sending elements takes some time",
         "sending elements takes too long",
+        "threads compute on nearly all cores",
+        "threads compute on nearly all cores, but wait for one another",
+        "they do, but processes were no faster",
         "a thread for each core, if calls wait",
         "twice as many",
         "twice as many were no faster",

@@ -18,6 +18,8 @@ PYTHON = Function(held=600e-6)
 SLOW_PYTHON = Function(held=10e-3)
 DECODER = Function(held=200e-6, free=1.8e-3, nbytes=150_000)
 MIXED = Function(held=700e-6, free=1.3e-3, nbytes=150_000)
+COLD_JPEG = Function(held=250e-6, free=1e-3, nbytes=150_000)
+JPEG = Function(held=150e-6, free=650e-6, nbytes=150_000, crowded=1.15)
 NUMPY = Function(held=20e-6, free=2e-3, nbytes=4_000_000)
 SLEEP = Function(held=50e-6, waits=4e-3)
 SERVER = Function(held=100e-6, waits=20e-3)
@@ -58,6 +60,7 @@ SCENARIOS: dict[str, Machine] = {
     "2: decoder": Machine(2, DECODER),
     "2: decoder, compiles after the first batch": Machine(2, DECODER, COMPILING_LATER),
     "2: decoder, other programs for 3 s": Machine(2, DECODER, others=(Busy(0, 3, cores=1.0),)),
+    "2: JPEG, its first calls are cold": Machine(2, COLD_JPEG, changes=(0.1, JPEG)),
     "2: mixed": Machine(2, MIXED),
     "2: sleep": Machine(2, SLEEP, TRAINER),
     "2: sleep, compiles first": Machine(2, SLEEP, COMPILING),
@@ -87,6 +90,7 @@ SCENARIOS: dict[str, Machine] = {
     "16: decoder, trains after compiling for long": Machine(16, DECODER, AFTER_LONG, room=4000, seconds=20.0),
     "16: decoder, slow steps at first": Machine(16, DECODER, WARMS_UP, seconds=20.0),
     "16: decoder, unsteady": Machine(16, DECODER, TRAINER, unsteady=0.6),
+    "16: JPEG, its first calls are cold": Machine(16, COLD_JPEG, TRAINER, changes=(0.1, JPEG)),
     "16: server, compiles for long": Machine(16, SERVER, AFTER_LONG, room=4000, seconds=20.0),
     "16: python, its first calls import": Machine(16, IMPORTS, TRAINER, changes=(1.0, PYTHON)),
     "16: decoder, threads only": Machine(16, DECODER, TRAINER, processes=False),
