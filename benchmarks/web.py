@@ -122,6 +122,13 @@ def post(kind: str, count: int, each: int) -> float:
         return asyncio.run(load(port, requests[:warm_up], requests[warm_up:])) / count * 1e6
 
 
+def bar_of(kind: str, each: int) -> AtMost | None:
+    """Return the bar for requests of so many items each, against by hand."""
+    if each == 1:
+        return {"channel": AtMost(1.25), "columns": AtMost(1.25)}.get(kind, AtMost(2) if "durable" in kind else None)
+    return {"channel": AtMost(2), "columns": AtMost(0.7) if each >= 1000 else None}.get(kind)
+
+
 def posts(report: Report, rounds: int, count: int, each: int) -> None:
     """Compare the channels with handlers written by hand, in turns."""
     micros: dict[str, list[float]] = {kind: [] for kind in KINDS}
@@ -132,7 +139,7 @@ def posts(report: Report, rounds: int, count: int, each: int) -> None:
     what = f"NDJSON x {each}" if each > 1 else "single POSTs"
     for kind in KINDS:
         name = {"discard": "body thrown away", "hand": "decoded and stacked by hand"}.get(kind, f"{kind} to batches")
-        bar = {"channel": AtMost(2), "columns": AtMost(0.7) if each >= 1000 else None}.get(kind)
+        bar = bar_of(kind, each)
         against = {} if kind == "hand" else {"against": "by hand", "reference": median["hand"], "bar": bar}
         report.add(Row(f"{what}: {name}", median[kind], "us", samples={kind: micros[kind]}, **against))
 

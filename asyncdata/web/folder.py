@@ -195,9 +195,13 @@ class OffsetFile:
         """Return the offset; `None` if there is none, or it is damaged."""
         for _ in range(3):  # it may be written at this moment
             try:
-                content = read_regular(self.path)
+                file = open_regular(self.path, os.O_RDONLY)
             except FileNotFoundError:
                 return None
+            try:
+                content = os.read(file, OFFSET.size + 1)
+            finally:
+                os.close(file)
             if len(content) == OFFSET.size and masked_crc(content[:8]) == OFFSET.unpack(content)[1]:
                 return OFFSET.unpack(content)[0]
         return None
@@ -223,6 +227,8 @@ class LogReader:
         first = starts[0] if starts else 0
         self.offset = first if offset is None else offset
         """Where the next frame begins."""
+        self.behind = False
+        """Whether more was on the disk than was read."""
         self.file = self.start = -1
         if self.offset < first:
             raise ResumeError(
@@ -240,12 +246,17 @@ class LogReader:
         with self.lock:
             end = self.folder.end()
             if self.closed or self.offset >= end:
+                self.behind = False
                 return []
             stop = self.open_segment(end)
-            return self.frames(stop) if self.file >= 0 else [self.lost(stop, "is missing")]
+            found = self.frames(stop) if self.file >= 0 else [self.lost(stop, "is missing")]
+            self.behind = self.offset < end
+            return found
 
     def open_segment(self, end: int) -> int:
         """Open the segment of the next frame, and return up to where it may be read."""
+        if self.file >= 0 and self.start + os.fstat(self.file).st_size >= end:
+            return end
         starts = self.folder.segments()
         start = next((one for one in reversed(starts) if one <= self.offset), -1)
         if start != self.start:

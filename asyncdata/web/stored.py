@@ -161,11 +161,12 @@ class Stored(Node):
         """Yield the frames that are there, repeatedly, and wait if there are none."""
         reader, wake, woken = LogReader(folder, offset), WakeFile(folder), asyncio.Event()
         scope.loop.add_reader(wake.descriptor, lambda: (wake.clear(), woken.set()))
-        segment = -1
+        segment, is_new = -1, False
         try:
             while True:
                 woken.clear()
-                found = await scope.in_thread(reader.read)
+                # what was written just now is in the system's memory, and read in less time than a thread is woken
+                found = reader.read() if is_new else await scope.in_thread(reader.read)
                 ended = bool(found) and is_end(found[-1])
                 if ended:  # a run that continues there must find it again
                     found.pop()
@@ -176,7 +177,8 @@ class Stored(Node):
                 if self.ack == "delivered" and reader.start != segment:
                     segment = reader.start
                     await scope.in_thread(partial(folder.trim, segment))
-                if not found:
+                is_new = self.follow and not reader.behind and not woken.is_set()
+                if is_new:
                     await woken.wait()
         finally:
             scope.loop.remove_reader(wake.descriptor)

@@ -7,6 +7,7 @@ import errno
 import json
 import os
 import random
+import threading
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ import pytest
 
 import asyncdata as ad
 from asyncdata.testing import check_resumes
+from asyncdata.web.folder import LogReader
 from tests.marks import first_by_default
 from tests.reference import failed
 from tests.running import WAYS, read_plain, results
@@ -99,6 +101,32 @@ def test_a_reader_waits_for_what_comes(run: Run, tmp_path: Path) -> None:
 
     run(body)
     assert [*(tmp_path / "wake").iterdir()] == []
+
+
+def test_a_record_is_read_once_and_on_the_loop_that_waited_for_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    threads, read = list[int](), LogReader.read
+
+    def noted(self: LogReader) -> Any:
+        threads.append(threading.get_ident())
+        return read(self)
+
+    async def body() -> None:
+        async with ad.DurableChannel(tmp_path) as channel:
+            ds = ad.Dataset.from_channel(channel).with_options(ad.Options(placement="current"))
+            async with ds.iterate() as items:
+                for number in range(20):
+                    found = asyncio.ensure_future(anext(items))
+                    for _ in range(100):  # so that it waits
+                        await asyncio.sleep(0)
+                    await channel.send(b"%d" % number)
+                    assert await found == b"%d" % number
+
+    monkeypatch.setattr(LogReader, "read", noted)
+    asyncio.run(body())
+    assert threads.count(threading.get_ident()) >= 10
+    assert len(threads) <= 30
 
 
 def test_a_known_key_is_stored_once(run: Run, tmp_path: Path) -> None:

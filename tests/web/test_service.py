@@ -177,6 +177,54 @@ def test_mounted_in_another_application(tmp_path: Path) -> None:
     assert found == [b"1"]
 
 
+def seen_by(app: Any, **how: Any) -> tuple[list[dict[str, Any]], Any]:
+    """Send an item to an application within this process; return what the server knows of requests, and the reply."""
+    scopes: list[dict[str, Any]] = []
+
+    async def noted(scope: dict[str, Any], receive: Any, send: Any) -> None:
+        scopes.append(scope)
+        await app(scope, receive, send)
+
+    async def run() -> Any:
+        transport = httpx.ASGITransport(noted, raise_app_exceptions=False, **how)
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+            return await client.post("/ingest", content=b"1", headers=BYTES)
+
+    return scopes, asyncio.run(run())
+
+
+def test_items_are_not_routed_unless_the_user_has_added_something_to_the_application() -> None:
+    channel = ad.Channel()
+    (scope,), reply = seen_by(ingest_app(channel))
+    assert (reply.json(), "router" in scope) == ({"accepted": 1}, False)
+
+    def wrong(headers: Any) -> bool:
+        raise KeyError("who")
+
+    assert seen_by(ingest_app(channel, authenticate=wrong))[1].status_code == 500
+
+    class Marked:
+        def __init__(self, app: Any) -> None:
+            self.app = app
+
+        async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+            scope["marked"] = True
+            await self.app(scope, receive, send)
+
+    app = ingest_app(channel)
+    app.add_middleware(Marked)
+    (scope,), reply = seen_by(app)
+    assert (reply.json(), scope["marked"], "router" in scope) == ({"accepted": 1}, True, True)
+
+    async def explain(request: Any, error: Exception) -> Any:
+        return pytest.importorskip("starlette.responses").Response("mended", 503)
+
+    app = ingest_app(channel, authenticate=wrong)
+    app.add_exception_handler(KeyError, explain)
+    assert (seen_by(app)[1].status_code, seen_by(app)[1].text) == (503, "mended")
+    assert channel.stats()["sent"] == 2
+
+
 def test_mounted_it_tells_of_the_consumer_that_the_outer_application_runs() -> None:
     applications = pytest.importorskip("starlette.applications")
     routing = pytest.importorskip("starlette.routing")
