@@ -111,7 +111,6 @@ def answer(status: int, line: str) -> int:
 
 
 def one_line(error: BaseException) -> str:
-    """Return the message of `error` and its notes as one line."""
     notes: list[str] = getattr(error, "__notes__", [])
     missing = error.filename if isinstance(error, OSError) and error.strerror == os.strerror(errno.ENOENT) else None
     said = str(error) if missing is None else f"there is no file or folder {missing!r}"

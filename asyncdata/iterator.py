@@ -384,7 +384,6 @@ class Reader:
         self.accept(engine, block)
 
     def block_of(self, engine: Engine, interrupts: DeferredInterrupts) -> Block:
-        """Return the next block of an engine when it is there."""
         queue = engine.queue
         while (block := queue.first()) is None:
             if (queue.ended or queue.stopped) and not queue.blocks:
@@ -409,7 +408,6 @@ class Reader:
         self.accept(engine, block)
 
     async def block_of_async(self, engine: Engine) -> Block:
-        """Return the next block of an engine when it is there."""
         queue = engine.queue
         while (block := queue.first()) is None:
             if (queue.ended or queue.stopped) and not queue.blocks:
@@ -510,7 +508,6 @@ class Reader:
         return True
 
     def host_engine(self, run: RunSpec, loop: asyncio.AbstractEventLoop | None) -> Engine:
-        """Return the engine for the pipeline."""
         if sys.platform != "linux":
             from asyncdata.system.linux_only import tell_what_is_off
 

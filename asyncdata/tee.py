@@ -188,7 +188,6 @@ class TeeState:
         self.wake()
 
     def wake(self) -> None:
-        """Wake all consumers."""
         for consumer in [*self.consumers.values()]:
             if consumer.signal is not None:
                 consumer.signal.notify()

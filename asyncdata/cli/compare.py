@@ -292,7 +292,6 @@ HEAD: Final = ("", "DataLoader", "asyncdata.torch", "better by")
 
 
 def print_table(rows: Sequence[tuple[str, ...]], remarks: Sequence[tuple[str, str]]) -> None:
-    """Print the table, and the remarks."""
     widths = [max(len(row[column]) for row in (HEAD, *rows)) for column in range(len(HEAD))]
     for first, *others in (HEAD, *rows):
         cells = [cell.rjust(width) for cell, width in zip(others, widths[1:], strict=True)]

@@ -96,7 +96,6 @@ def features(record: bytes) -> dict[str, Any]:
 
 
 def row(*element: Any) -> dict[str, Any]:
-    """Return an element as a dict."""
     if len(element) == 2:
         return {"image": element[0], "label": element[1]}
     (value,) = element

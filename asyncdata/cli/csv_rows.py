@@ -56,7 +56,6 @@ def typed(kinds: Mapping[str, str], row: Mapping[str, str]) -> dict[str, Any]:
 
 
 def value_of(kind: str, field: str) -> Any:
-    """Return a field as a value."""
     if kind not in ("int", "float"):
         return field
     number = int if kind == "int" else float

@@ -59,7 +59,6 @@ Storage: TypeAlias = Mapping[str, str] | None
 
 
 def csv_records(names: list[str], *, storage_options: Storage = None) -> Dataset[Any]:
-    """Return the records of CSV files."""
     patterns = [*map(named, names)]
     return make_csv_dataset(patterns, 1, num_epochs=1, shuffle=False, storage_options=storage_options).unbatch()
 
@@ -178,14 +177,12 @@ def folder_of_kind(folder: str, names: Sequence[str], storage: Storage = None) -
 
 
 def recognise_files(paths: list[str], storage: Storage = None) -> RecognisedFiles:
-    """Return what is in files of one format."""
     kind, compression = kind_of(paths, storage)
     how = {} if storage is None or all(map(is_local, paths)) else {"storage_options": storage}
     return RecognisedFiles(kind, paths, READERS[kind](paths, **how), compression, storage if how else None)
 
 
 def recognise_folder(folder: str) -> RecognisedFiles:
-    """Return what is in a folder."""
     if Path(folder, "channel.json").exists():
         raise PlanError(f"{folder} is a channel: use asyncdata channel inspect")
     inside = sorted(path for path in Path(folder).iterdir() if not path.name.startswith("."))

@@ -54,7 +54,6 @@ class Shards:
         """The name of a shard that was begun."""
 
     def read_progress(self) -> dict[str, Any]:
-        """Return the stored progress."""
         try:
             return parse_json(self.progress.read_text(encoding="utf-8"))
         except FileNotFoundError:

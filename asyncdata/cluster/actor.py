@@ -31,7 +31,6 @@ class Greeting(NamedTuple):
 
     @staticmethod
     def of_this(node: str = "", address: str = "") -> Greeting:
-        """Return the greeting of this process."""
         own = getattr(sys.modules["asyncdata"], "__version__", "unknown")
         return Greeting(platform.python_version(), own, node, address or platform.node(), os.getpid())
 
@@ -88,7 +87,6 @@ class CallActor:
         return sent(outcome, task, work, Parcel.of, Parcel.of)
 
     def unpack_task(self, parcel: Parcel) -> Any:
-        """Return a task that has arrived."""
         try:
             return parcel.open(self.copied)
         except (MemoryError, OSError):

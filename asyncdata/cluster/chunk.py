@@ -43,7 +43,6 @@ class Chunk(NamedTuple):
 
     @property
     def size(self) -> int:
-        """How many elements there are."""
         return sum(map(len, self.items)) if isinstance(self.items, tuple) else len(self.items)
 
     def block(self, before: ChunkPosition, label: str) -> Block:

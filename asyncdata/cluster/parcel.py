@@ -28,7 +28,6 @@ class Parcel(NamedTuple):
 
     @property
     def size(self) -> int:
-        """How many bytes there are."""
         return len(self.head) + sum([buffer.nbytes for buffer in self.buffers])
 
     @staticmethod

@@ -445,7 +445,6 @@ class ActorPool:
             call.settle(error)
 
     def release(self) -> None:
-        """Release all actors."""
         transport, actors = self.transport, self.actors
         self.transport, self.actors, self.since, self.warned = None, [], None, False
         self.silent = set()

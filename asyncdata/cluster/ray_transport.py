@@ -44,12 +44,10 @@ class RayActor:
         self.actor = kind.create(copied)
 
     def greet(self) -> Greeting:
-        """Return the node."""
         context = ray_of().get_runtime_context()
         return Greeting.of_this(context.get_node_id(), ray_of().util.get_node_ip_address())
 
     def do(self, method: str, *arguments: Any) -> Any:
-        """Call a method of the actor."""
         return getattr(self.actor, method)(*arguments)
 
 

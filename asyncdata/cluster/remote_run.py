@@ -137,7 +137,6 @@ class RunPool(ActorPool):
                 self.end_at(actor, number)
 
     def end_at(self, actor: PoolActor, number: int) -> None:
-        """End a run of an actor."""
         actor.runs.discard(number)
         if self.transport is not None:
             self.transport.call(actor.actor, "end", (number,), ignored)
@@ -203,7 +202,6 @@ class RemoteRun:
         return chunk.block(before, self.order.label)
 
     def close(self) -> None:
-        """Leave the run."""
         self.closed = True
         for call in list(self.calls):
             self.leave(call)
@@ -319,7 +317,6 @@ class RemoteRun:
 
 
 def position_after(place: ChunkPosition, chunk: Chunk) -> ChunkPosition:
-    """Return the place after a chunk."""
     size = chunk.size
     if chunk.places:
         return ChunkPosition(size - chunk.places[-1].after, chunk.places[-1].position)

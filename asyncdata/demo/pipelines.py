@@ -114,7 +114,6 @@ def labelled_records(pattern: str) -> ad.Dataset[tuple[bytes, int]]:
 
 
 def with_label(record: bytes) -> tuple[bytes, int]:
-    """Return `record` and its label."""
     label = int(ad.parse_single_example(record, LABEL)["label"])
     if label < 0:
         raise ad.DataLossError(f"a label must be 0 or more, got {label}")

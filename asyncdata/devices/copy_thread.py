@@ -180,7 +180,6 @@ class CopyThread:
         self.staging.release_slot(self.copies.popleft().read)
 
     def drain(self) -> None:
-        """Wait for all copies."""
         while self.copies:
             self.settle()
 

@@ -43,7 +43,6 @@ class DeviceEngine:
         self.copy_thread = CopyThread(device, self.queue, tasks, node)
 
     def start(self) -> None:
-        """Start copying."""
         ENGINES.add(self)
         THREADS.difference_update([thread for thread in THREADS if thread.ident and not thread.is_alive()])
         THREADS.add(self.copy_thread.thread)

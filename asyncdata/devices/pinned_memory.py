@@ -41,7 +41,6 @@ class PinnedMemory:
         """Whether memory is pinned, by its address."""
 
     def allocate(self, size: int) -> HostMemory:
-        """Return pinned memory."""
         memory = self.make(size)
         address = memory.ctypes.data
         self.known[address] = True

@@ -91,7 +91,6 @@ class IntegerColumn(LazyColumnStore):
 
 
 def integers(values: Sequence[int]) -> npt.NDArray[np.int64]:
-    """Return integers as an array."""
     if isinstance(values, range):
         return np.arange(values.start, values.stop, values.step, dtype=np.int64)
     return np.array(values, np.int64)

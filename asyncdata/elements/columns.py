@@ -205,7 +205,6 @@ class ColumnBatch:
         )
 
     def elements(self) -> list[Any]:
-        """Return the elements."""
         made = self.store.elements()
         return made if len(self) == len(made) else made[self.start : self.stop]
 
@@ -361,7 +360,6 @@ def tells_all(value: Any) -> bool:
 
 
 def owned_copies(rows: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return a copy of rows."""
     return joined([rows]) if rows.nbytes >= LARGE else rows.copy()
 
 

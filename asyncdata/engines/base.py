@@ -69,7 +69,6 @@ class RunSpec(NamedTuple):
         return RunSpec(plan, rest, depth, (epoch,), start, budget, Meters(tuple(nodes_of(rest))), seed)
 
     def pipeline(self, queue: LoopQueue, consumer_loop: asyncio.AbstractEventLoop | None) -> Pipeline:
-        """Return the pipeline, which writes to `queue`."""
         return Pipeline(self.plan, queue, self.epoch, consumer_loop, self.start, self.budget, self.meters, self.seed)
 
 
@@ -349,7 +348,6 @@ class LoopEngine:
             self.pipeline.owned.join()
 
     async def end(self, task: asyncio.Task[None]) -> None:
-        """End the tasks on the loop."""
         self.pipeline.cancel()
         await asyncio.wait([task], timeout=END_TIMEOUT)
         await self.loop.shutdown_asyncgens()

@@ -82,7 +82,6 @@ def culprit(steps: list[StepStatistics], places: list[ThreadStack]) -> str:
 
 
 def places_of_threads(threads: Iterable[threading.Thread]) -> Iterator[ThreadStack]:
-    """Yield the places of threads."""
     for thread in threads:
         frame = frame_of(thread)
         if frame is not None:

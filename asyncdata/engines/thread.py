@@ -220,7 +220,6 @@ class LooplessThreadEngine(ThreadEngine):
                 block = None
 
     def left(self) -> bool:
-        """Return whether the consumer has left."""
         return self.queue.stopped
 
     def interruption(self) -> BaseException | None:

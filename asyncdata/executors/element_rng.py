@@ -59,7 +59,6 @@ class DerivedSeeds:
             DERIVING.reset(self._token)
 
     def next(self) -> int:
-        """Return another seed."""
         self._count += 1
         return epoch_key(self._count, self._seeds) | DERIVED
 

@@ -268,7 +268,6 @@ class Call:
         return self
 
     def at(self, epoch: tuple[Any, ...]) -> Call:
-        """Return the function as it is called in an epoch."""
         return self
 
     def reseeding(self, key: bytes) -> Self:

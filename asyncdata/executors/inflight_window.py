@@ -253,7 +253,6 @@ class InFlightWindow:
         return complete or (left if self.idle() else 0)
 
     def idle(self) -> bool:
-        """Return whether a worker is idle."""
         begun = sum([not group.done for group in (self.groups or self.pending)]) - len(self.waiting)
         return begun < self.workers.count
 

@@ -196,7 +196,6 @@ class Scope:
         return inner
 
     def with_epoch(self, epoch: tuple[Any, ...]) -> Scope:
-        """Return this scope as it was in `epoch`."""
         inner = self.at()
         inner.epoch = epoch
         return inner

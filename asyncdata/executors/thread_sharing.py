@@ -72,7 +72,6 @@ class LimitedThreads:
 
 
 def taken(free: deque[None]) -> bool:
-    """Take a permit if there is one."""
     try:
         free.pop()
     except IndexError:

@@ -115,7 +115,6 @@ class AutotunedWorkers(Workers):
         self.count, self.pace = self.current.count, self.current.pace
 
     def make_workers(self, choice: Choice) -> Workers:
-        """Return the workers of a choice."""
         if choice.where == "process":
             from asyncdata.executors.process.pool import pool_of
             from asyncdata.executors.process.workers import ProcessWorkers

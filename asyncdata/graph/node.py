@@ -293,7 +293,6 @@ class Node:
         return None
 
     def with_seed(self, seed: int) -> Self:
-        """Return the node with another seed."""
         return dataclasses.replace(self, seed=seed)
 
     @property

@@ -32,7 +32,6 @@ def words_of(node: Node) -> str | None:
 
 
 def is_default(node: Node, name: str, value: Any) -> bool:
-    """Return whether a field has its default value."""
     default = next(field.default for field in fields(node) if field.name == name)
     return value is default or (default is not MISSING and hash_of(value) == hash_of(default))
 

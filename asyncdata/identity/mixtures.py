@@ -360,7 +360,6 @@ def fits(node: Sample, weights: Any) -> bool:
 
 
 def replaced(plan: Node, old: Node, new: Node) -> Node:
-    """Return a plan with a node in place of another."""
     if plan is old:
         return new
     inputs = tuple([replaced(one, old, new) for one in plan.inputs])

@@ -91,7 +91,6 @@ def batches_ahead() -> int:
 
 @cache
 def keras_class(base: type[Any]) -> type[Any]:
-    """Return the class of what `to_keras` returns."""
     return new_class("KerasDataset", (KerasBatches, base), exec_body=lambda names: names.update(__module__=__name__))
 
 

@@ -449,5 +449,4 @@ def caller_of(frame: FrameType | None) -> FrameType | None:
 
 
 def is_end(state: Mapping[str, Any], cardinality: int) -> bool:
-    """Return whether a state is at the end of its epoch."""
     return state["position"] == END or (not state.get("dealt") and state["delivered"] == cardinality)

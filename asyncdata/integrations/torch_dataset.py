@@ -147,7 +147,6 @@ class TorchElements:
 
 @cache
 def torch_class(base: type[Any]) -> type[Any]:
-    """Return the class of what `to_torch` returns."""
     return new_class("TorchDataset", (TorchElements, base), exec_body=lambda names: names.update(__module__=__name__))
 
 

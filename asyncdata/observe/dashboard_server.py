@@ -432,7 +432,6 @@ def started_here(address: str, other: bool) -> Dashboard:
 
 
 def host_and_port(address: str) -> tuple[str, int]:
-    """Return the host and the port of an address `host:port`."""
     host, _, port = address.rpartition(":")
     return host.strip("[]"), int(port)
 

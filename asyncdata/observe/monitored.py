@@ -38,7 +38,6 @@ class LatestStatistics:
         self.stats = monitor()
 
     def look(self) -> Statistics:
-        """Return the statistics now."""
         if self.monitor is not None:
             self.stats = self.monitor()
             if self.stats.state not in UNFINISHED:

@@ -48,7 +48,6 @@ class OtherPage:
         self.failed = 0
 
     def read(self) -> list[NewPipeline]:
-        """Read it, and return the pipelines that are new."""
         try:
             with DIRECT.open(self.url, timeout=TIMEOUT) as reply:
                 told = json.loads(reply.read(MOST_BYTES))
@@ -97,7 +96,6 @@ def statistics_from(told: Mapping[str, Any]) -> Statistics:
 
 
 def step_from(told: Mapping[str, Any]) -> StepStatistics:
-    """Return the statistics of a step."""
     values: dict[str, Any] = {name: told[name] for name in StepStatistics._fields}
     values["inputs"], values["dropped"] = tuple(told["inputs"]), tuple(told["dropped"])
     values["functions"] = tuple([FunctionStatistics(one["name"], one["seconds"]) for one in told["functions"]])

@@ -94,7 +94,6 @@ def places(boxes: Sequence[Box]) -> tuple[list[float], list[int]]:
 
 
 def height_of(box: Box) -> float:
-    """Return the height of a box."""
     lines = 1 + len(box.facts)
     return 2 * PAD + LINE * lines - 4 + INNER * len(box.functions) + (BAR if box.load is not None else 0)
 

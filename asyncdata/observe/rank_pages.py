@@ -67,7 +67,6 @@ class RankPages:
         return None
 
     def path(self, rank: object) -> Path:
-        """Return the file of a rank."""
         return self.folder / f"{self.run}-{rank}.json"
 
     def enter(self, url: str) -> None:

@@ -105,7 +105,6 @@ def rows_of(bars: Sequence[Bar], order: Sequence[str] = ()) -> list[str]:
 
 
 def lanes_of(row: str, bars: Sequence[Bar]) -> list[tuple[str, list[Bar]]]:
-    """Return the lanes of a row, each with its kind."""
     found: dict[tuple[str, int], list[Bar]] = {}
     for bar in bars:
         if bar.row == row:

@@ -65,7 +65,6 @@ class CacheWriter:
 
     @property
     def mark_path(self) -> Path:
-        """The path of the mark."""
         return AppendFile.partial(self.file.path).with_suffix(".position")
 
     def find(self) -> None:

@@ -59,7 +59,6 @@ class FileCache(Unary):
 
     @staticmethod
     def of(plan: Node, path: str, max_record_bytes: int) -> FileCache:
-        """Return the node for a file."""
         return FileCache(plan, path, tuple(contents(plan)), IndexCache(max_record_bytes))
 
     @staticmethod

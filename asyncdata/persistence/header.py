@@ -44,7 +44,6 @@ class Header(NamedTuple):
 
     @classmethod
     def of(cls, plan: Node, contents: Sequence[str]) -> Self:
-        """Return the header of a plan."""
         shares, seeds = [*map(list, shares_of(plan))], [*seeds_of(plan).items()]
         words = [node.identity for node in nodes_of(plan) if node.identity is not None]
         return cls(words, shares, seeds, plan.repeatable, [*contents])
@@ -69,7 +68,6 @@ class Header(NamedTuple):
 
     @classmethod
     def parse(cls, path: str, record: bytes | DataLossError) -> Self:
-        """Return the heading in a record."""
         if isinstance(record, bytes) and record.startswith(HEAD):
             with suppress(ValueError, TypeError, KeyError):
                 return cls(**checked(parse_json(record.removeprefix(HEAD))))

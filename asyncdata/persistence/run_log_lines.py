@@ -210,7 +210,6 @@ def run_of(columns: Columns) -> dict[str, list[int]] | None:
 
 
 def line_of(place: int, ticket: Any, failed: bool = False) -> str:
-    """Return the line of one element."""
     return f"[{place},{text_of(ticket)}{',1]' if failed else ']'}"
 
 

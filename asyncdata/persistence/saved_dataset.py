@@ -185,7 +185,6 @@ class ShardWriters:
             self.lock.check()
 
     def path(self, number: int) -> Path:
-        """Return the path of one of the files."""
         return self.folder / f"{number:05}.tfrecord"
 
     def take_up(self) -> dict[str, Any] | None:
@@ -293,7 +292,6 @@ class ShardWriters:
         write_atomically(self.folder / MANIFEST, json.dumps(manifest, indent=1).encode(), durable=True)
 
     def close(self) -> None:
-        """Close all files."""
         for shard in self.shards.values():
             shard.file.close()
 
@@ -471,7 +469,6 @@ class Saved:
         return cls(folder, manifest["compression"], shards, max_record_bytes)
 
     def file(self, path: str) -> ElementFile:
-        """Return the source for one file."""
         return ElementFile(
             path,
             self.compression,

@@ -58,7 +58,6 @@ class Each:
         self._encode = encode
 
     def add(self, element: Any) -> bytes:
-        """Return an element's bytes."""
         return self._encode(element)
 
     def finish(self) -> bytes:
@@ -136,7 +135,6 @@ def framed(element: Any) -> bytes:
 
 
 def json_line(element: Any) -> bytes:
-    """Return an element as a line of JSON."""
     try:
         return json_bytes(element) + b"\n"
     except (TypeError, ValueError) as error:

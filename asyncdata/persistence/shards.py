@@ -109,7 +109,6 @@ class ShardedWrite:
         return [self.path(place) for place in range(len(self.done))]
 
     def path(self, place: int) -> str:
-        """Return the path of a shard."""
         return f"{self.folder}/{place:05}{self.format.extension}{ENDINGS.get(self.compression or '', '')}"
 
     def read_manifest(self) -> dict[str, Any]:
@@ -166,7 +165,6 @@ class ShardedWrite:
             )
 
     def write(self, dataset: Iterated, state: Mapping[str, Any] | None) -> None:
-        """Write the shards from a state on."""
         if state is None:
             self.done.clear()
             self.hold(None, complete=False)  # files from now on are of this dataset
@@ -260,7 +258,6 @@ class ShardWriter:
         """Elements, and bytes before and after they were compressed."""
 
     def add(self, element: Any) -> None:
-        """Append an element."""
         self.gather(self.encoder.add(element))
         self.count += 1
 
@@ -278,12 +275,10 @@ class ShardWriter:
         self.gathered, self.waiting = [], 0
 
     def put(self, data: bytes) -> None:
-        """Write bytes as they are."""
         self.sink.write(data)
         self.written += len(data)
 
     def finish(self) -> None:
-        """Write the rest."""
         self.gather(self.encoder.finish())
         self.hand_on()
         self.put(self.compress.finish())

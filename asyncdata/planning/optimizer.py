@@ -406,7 +406,6 @@ def rewritten(node: Node, rules: Sequence[Rule], story: list[Rewrite]) -> Node:
 
 
 def apply_first(rules: Sequence[Rule], node: Node, story: list[Rewrite]) -> Node | None:
-    """Return the result of the first rule that applies to `node`."""
     for rule in rules:
         better = rule(node)
         if better is not None:

@@ -90,7 +90,6 @@ class PipelineProcess:
         forks.never_finalize(self)
 
     def begin(self, queue: RemoteBlockQueue, order: protocol.RunRequest) -> None:
-        """Begin a run."""
         run = queue.reference.run
         self.queues[run] = queue
         with self.packing:
@@ -139,7 +138,6 @@ class PipelineProcess:
             self.close()
 
     def start(self, plan: Message) -> None:
-        """Start the process."""
         preload(set())
         self.process = WorkerProcess(target=serve, args=(*self.theirs, plan, most_slots()), name="asyncdata-pipeline")
         self.process.start()
@@ -163,7 +161,6 @@ class PipelineProcess:
                 return
 
     def follow(self, message: Any) -> None:
-        """Handle a message."""
         match message:
             case protocol.BlockMessage():
                 self.carry(message)
@@ -221,7 +218,6 @@ class PipelineProcess:
             return None if answer.payload is None else self.attached.open(answer.payload)
 
     def unpack_error(self, payload: Message) -> BaseException:
-        """Return an error that has travelled."""
         carried: RemoteError = self.attached.open(payload, copied=True)
         return carried.failure(None).error
 

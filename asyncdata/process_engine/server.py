@@ -63,7 +63,6 @@ class MessageSender:
             return
 
     def payload(self, value: Any) -> Message:
-        """Return a value as it travels."""
         with self.lock:
             return pack(value, self.slots)
 
@@ -152,7 +151,6 @@ class RemoteRun:
             self.forgotten += 1
 
     def answer(self, question: protocol.Question) -> Message:
-        """Return the answer to a question."""
         try:
             if isinstance(question, protocol.StatisticsQuery):
                 return self.sender.payload(stats_of(self.run.full_plan, self.run.meters, self.run.budget))
@@ -218,7 +216,6 @@ class PipelineServer:
             self.follow(message)
 
     def follow(self, message: Any) -> None:
-        """Handle a message."""
         if isinstance(message, protocol.BeginRun):
             self.begin(message)
             return

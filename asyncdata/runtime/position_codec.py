@@ -128,7 +128,6 @@ def unpack_columns(packed: dict[str, Any]) -> Columns:
 
 
 def values_of(encoded: Column, count: int) -> Columns:
-    """Return the numbers of a column."""
     if isinstance(encoded, int):
         return np.full(count, encoded, np.int64)
     if isinstance(encoded, dict) and encoded:

@@ -23,7 +23,6 @@ class SourceSnapshot(NamedTuple):
 
     @classmethod
     def of(cls, position: dict[str, Any]) -> SourceSnapshot:
-        """Return the snapshot in a position."""
         failures = position.get("failures", 0)
         return cls(position["number"] - position["skip"], json.dumps(position["state"]), failures)
 

@@ -552,7 +552,6 @@ class Start:
         return Start.of(cast("dict[str, Any]", position)[UNORDERED], back).within()
 
     def position_with_skip(self) -> Position:
-        """Return the start as a position."""
         position = replaying(self.position, [ReplayedTickets(self.back, 0, len(self.back), END)])
         return {"skip": self.skip, "from": position} if self.skip else position
 

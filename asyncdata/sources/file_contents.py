@@ -38,7 +38,6 @@ class FileContents:
 
     @property
     def compressed(self) -> bool:
-        """Whether the file is compressed."""
         return self._expand is not None
 
     @property
@@ -47,7 +46,6 @@ class FileContents:
         return self._stream if self._expand is None else None
 
     async def begin(self) -> Entry:
-        """Open the file; return its entry."""
         with retries_counted(self.scope.meter.retried):
             return await self._stream.begin()
 

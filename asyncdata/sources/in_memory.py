@@ -309,7 +309,6 @@ class Slices(InMemorySource):
 
     @property
     def columns(self) -> ColumnBatch:
-        """All rows."""
         return ColumnBatch(map_leaves(lambda leaf, _: read_only(leaf), self.arrays), self.count)
 
     @property

@@ -337,7 +337,6 @@ class Iterated(IteratorSource):
         return ThreadBridge(scope, make, "asyncdata-iterable", place.first, source=source, failures=place.failures)
 
     def start(self, state: str | None) -> tuple[Iterator[Any], Notify | None]:
-        """Iterate over it from a state on."""
         once_only(self)
         return begun(self.label(), self.iterable, iter, state)
 
@@ -383,7 +382,6 @@ class AsyncIterated(IteratorSource):
         )
 
     def start(self, state: str | None) -> tuple[AsyncIterator[Any], Notify | None]:
-        """Iterate over it from a state on."""
         once_only(self)
         return begun(self.label(), self.iterable, aiter, state)
 

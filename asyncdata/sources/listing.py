@@ -170,7 +170,6 @@ def is_pattern(path: str) -> bool:
 
 
 def patterns_of(method: str, pattern: Pattern | Sequence[Pattern]) -> list[str]:
-    """Return patterns as strings."""
     try:
         return [*map(fsdecode, [pattern] if isinstance(pattern, (str, bytes, PathLike)) else pattern)]
     except TypeError:

@@ -71,7 +71,6 @@ class ParquetFiles(NumberedFiles):
         self.__init__(state[0].columns, state[1])
 
     def of(self, path: str) -> KnownTable:
-        """Return the metadata of a file."""
         if path not in self.known:
             try:
                 with open_file(path, self.storage) as file:

@@ -180,7 +180,6 @@ class StreamPlace:
 
     @classmethod
     def of(cls, position: Position) -> Self:
-        """Parse a position."""
         if not isinstance(position, dict):
             number = index(position or 0)
             return cls(number, number)

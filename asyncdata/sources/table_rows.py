@@ -171,7 +171,6 @@ def distinct(rows: Sequence[int]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np
 
 
 def size_of(part: Segment) -> int:
-    """Return how many elements these are."""
     return 1 if isinstance(part, Exception) else len(part)
 
 

@@ -49,7 +49,6 @@ class IndexCache:
         self.known: dict[str, RecordIndex] = {}
 
     def of(self, path: str) -> RecordIndex:
-        """Return the index of one file."""
         known = self.known.get(path)  # read once, as another thread may remove it, see `now`
         return (
             self.known.setdefault(path, read_or_make_index(path, self.storage).limited(self.most))

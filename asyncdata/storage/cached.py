@@ -107,7 +107,6 @@ class CachedStore:
             self.cache.keep_listing(listing, found)
 
     def next_listed(self, entries: Iterator[Entry]) -> Entry | None:
-        """Return the next entry of a listing."""
         with self.noting_outage():
             return next(entries, None)
 
@@ -373,8 +372,6 @@ class TaskGroupRunner:
         return await asyncio.to_thread(call)
 
     def spawn(self, run: Callable[[], Awaitable[None]], /) -> Cancellable:
-        """Start a task."""
-
         async def task() -> None:
             await run()
 
@@ -398,7 +395,6 @@ class CancellableTask(NamedTuple):
     task: asyncio.Task[None]
 
     def cancel(self) -> None:
-        """Cancel the task."""
         self.task.cancel()
 
 

@@ -166,7 +166,6 @@ class QuickReads:
 
 
 def read_part(path: str, start: int, length: int | None) -> bytes:
-    """Return a file, or a part of it."""
     with io.FileIO(path) as file:
         file.seek(start)
         return file.read() if length is None else file.read(length)

@@ -139,7 +139,6 @@ class ObjectStore:
         return f"ObjectStore({redacted(self.root)!r})"
 
     def url(self, path: str) -> str:
-        """Return the URL of an object."""
         if self.web:  # only for messages, as a web server cannot be listed
             return f"{redacted(self.root.partition('?')[0])}/{quote(path)}"
         return f"{self.root}/{path}"

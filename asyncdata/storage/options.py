@@ -50,7 +50,6 @@ class StorageOptions:
 
 
 def cache_of(method: str, given: Any) -> CacheDir | None:
-    """Return the cache folder for `cache_dir`."""
     if given is None or isinstance(given, CacheDir):
         return given
     if isinstance(given, (str, os.PathLike)):

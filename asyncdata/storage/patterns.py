@@ -32,7 +32,6 @@ class Pattern:
         self.expression = re.compile("".join(map(expression_of, parts, [*[False] * (len(parts) - 1), True])), re.DOTALL)
 
     def matches(self, path: str) -> bool:
-        """Return whether a path matches."""
         return self.expression.fullmatch(path) is not None
 
 

@@ -58,7 +58,6 @@ class Limit:
         self.begin()
 
     def begin(self) -> None:
-        """Begin a window."""
         self.since = self.clock()
         self.bytes = self.seen = self.refusals = 0
         self.full = self.running >= self.now

@@ -132,7 +132,6 @@ class Tries:
 
 
 def seconds(value: Any) -> float:
-    """Return a duration in seconds."""
     return value.total_seconds() if isinstance(value, timedelta) else float(value)
 
 

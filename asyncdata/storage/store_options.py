@@ -85,5 +85,4 @@ def unknown_name(root: str, error: Exception) -> PlanError | None:
 
 
 def unknown(root: str, name: str, known: tuple[str, ...]) -> PlanError:
-    """Return the error for an unknown name."""
     return PlanError(f"{redacted(root)}: there is no option {name}; the options are {', '.join(sorted(known))}")

@@ -57,7 +57,6 @@ def leaves_nothing() -> Generator[None]:
 
 
 def opened_since(descriptors: dict[str, str]) -> set[tuple[str, str]]:
-    """Return the descriptors that are open now, and were not then."""
     return set(open_descriptors().items()) - set(descriptors.items())
 
 

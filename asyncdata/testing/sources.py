@@ -121,7 +121,6 @@ class Clause:
 
     @property
     def name(self) -> str:
-        """What the clause says."""
         return self.body.__name__.replace("_", " ")
 
     def check(self, driver: SourceDriver) -> None:

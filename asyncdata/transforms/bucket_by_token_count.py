@@ -95,7 +95,6 @@ class BucketByTokenCount(Unary):
         return [self.length(value, ticket) for value, ticket in zip(found, block.tickets, strict=True)]
 
     def length(self, value: Any, ticket: Ticket) -> int | Failure | None:
-        """Return the length of an element."""
         if type(value) is Failure:
             return value
         label = self.length_func.label

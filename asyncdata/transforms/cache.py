@@ -328,7 +328,6 @@ class CachePosition:
 
     @staticmethod
     def of(position: Position) -> CachePosition:
-        """Return the decoded position."""
         place = CachePosition() if position is None else CachePosition(**position)
         natural(place.done)
         return place

@@ -167,7 +167,6 @@ class FirstElements:
 
 
 def digests_of(text: str) -> list[bytes]:
-    """Return the digests in a position."""
     joined = b64decode(text, validate=True)
     return [joined[at : at + DIGEST] for at in range(0, len(joined), DIGEST)]
 

@@ -165,7 +165,6 @@ class Called(Unary):
         return {UNORDERED: inner} if inner != END and any(map(is_unordered, positions)) else inner
 
     def calling(self, functions: tuple[Call, ...]) -> Apply:
-        """Return the stage that calls these functions."""
         return Apply(
             functions,
             workers=self.worker_count,

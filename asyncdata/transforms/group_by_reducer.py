@@ -82,7 +82,6 @@ class Calls:
 
     @property
     def are_async(self) -> bool:
-        """Whether one of them is awaited."""
         return any(call.is_async for call in (self.init, self.reduce, self.finalize))
 
 
@@ -130,11 +129,9 @@ class ReducerPosition:
 
     @staticmethod
     def of(position: Any) -> ReducerPosition:
-        """Return the decoded position."""
         return ReducerPosition(decode_all(position["failed"]), index(position["groups"]))
 
     def position(self) -> Position:
-        """Return it as JSON."""
         return {"failed": [encode(ticket) for ticket in self.failed], "groups": self.groups}
 
 

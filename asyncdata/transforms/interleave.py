@@ -294,7 +294,6 @@ class Cycle:
             self.advance()
 
     def take(self, index: int, slot: CycleSlot, count: int) -> Block:
-        """Take elements from one slot."""
         if slot.inner is not None:
             self.events.append(SlotDrawn(index, self.turn, slot.inner, slot.start, count))
         return slot.take(count)

@@ -43,7 +43,6 @@ class CycleSlot:
 
     @property
     def state(self) -> SlotState:
-        """The position of this slot."""
         return SlotState(self.outer, self.begin, self.inner, self.start)
 
     @property

@@ -167,7 +167,6 @@ class Join(Node):
         return [self.input.resharded([inner for inner, _ in parts], resharding), digest]
 
     async def blocks(self, scope: Scope, inputs: Sequence[Opener], want: Demand, position: Position) -> Blocks:
-        """Run from a position on."""
         index = await self.index_for(scope, position)
         begin = Start.of(None if position is None else position[0])
         async with aclosing(self.joined(scope, index, want, begin)) as source:

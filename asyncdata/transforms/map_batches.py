@@ -79,7 +79,6 @@ def stacked(block: Block, places: Sequence[int]) -> Any:
 
 
 def put(block: Block, places: Sequence[int], results: list[Any]) -> Block:
-    """Return a block with results in the places of some of its elements."""
     items = list(block.items)
     for place, result in zip(places, results, strict=True):
         items[place] = result

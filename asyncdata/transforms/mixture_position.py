@@ -149,7 +149,6 @@ class MixtureJournal:
         self.count = 0
 
     def add(self, record: DrawRecord) -> int:
-        """Add a record, and return its number."""
         self.records.append(record)
         self.count += len(record)
         return len(self.records) - 1

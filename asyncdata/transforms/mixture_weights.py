@@ -144,7 +144,6 @@ class WeightsByStep:
         return not isinstance(self.schedule, Call)
 
     def at(self, step: int) -> StepWeights:
-        """Return the weights at a step."""
         if self.schedule is None:
             return StepWeights(self.weights, ENDLESS)
         if isinstance(self.schedule, Call):

@@ -230,7 +230,6 @@ class PackingPosition:
 
     @staticmethod
     def of(position: Position) -> PackingPosition:
-        """Return the decoded position."""
         place = named(position, "input")
         sizes, offsets = place.get("rows", []), place.get("begun", [])
         cuts = {number: (start, stop) for number, start, stop in place.get("cuts", [])}
@@ -325,7 +324,6 @@ class PackingState(NamedTuple):
     begun: Sequence[OpenSequence] = ()
 
     def position(self) -> Position:
-        """Return it as the position to continue at."""
         return rows_position(self.tickets.at(self.done), self.journal.at(self.entries), self.begun)
 
 

@@ -283,7 +283,6 @@ def drawing(
     stack: AsyncExitStack,
     names: Sequence[str] = (),
 ) -> MixtureReader:
-    """Return the reader that draws from inputs at these positions."""
     scope = scope.sharing_threads(len(inputs))
 
     def open_input(number: int, want: Demand) -> Blocks:
@@ -411,7 +410,6 @@ class Sample(Node):
         return resharded_mixture(self.label(), self.nodes, self.names, positions, resharding, by_cost=by_cost)
 
     def blocks(self, scope: Scope, inputs: Sequence[Opener], want: Demand, position: Position) -> Blocks:
-        """Draw from the inputs, from a position on."""
         place = MixPlace.of(position, "number", 0, len(inputs), bool(self.names))
         key = epoch_key(self.seed, scope.epoch if self.rerandomize else ())
         weights = WeightsByStep(self.weights, self.schedule, self.names, self.present)
@@ -501,7 +499,6 @@ class Choose(Node):
         return from_parts(opened, want, tickets, count + 1)
 
     def blocks(self, scope: Scope, inputs: Sequence[Opener], want: Demand, position: Position) -> Blocks:
-        """Draw from the inputs, from a position on."""
         return self.draws(scope, inputs, want, MixPlace.of(position, "choices", None, len(self.nodes)))
 
     async def draws(self, scope: Scope, inputs: Sequence[Opener], want: Demand, place: MixPlace) -> Blocks:

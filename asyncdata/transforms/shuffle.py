@@ -247,7 +247,6 @@ def pushed(held: Any, places: list[int], values: Any) -> list[Any]:
 
 
 def in_order(held: Any, order: npt.NDArray[Any]) -> Any:
-    """Return the held elements, in an order."""
     return [held[place] for place in order.tolist()] if isinstance(held, list) else held[order]
 
 

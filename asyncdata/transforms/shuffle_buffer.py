@@ -74,7 +74,6 @@ class ColumnBuffer:
         return self.free[self.spare : self.spare + count].copy()
 
     def look(self, places: Places) -> ColumnBatch:
-        """Return the rows at some places."""
         pairs = zip(leaves_of(self.template), self.leaves, strict=True)
         leaves = iter([as_shared(like, leaf[places]) for like, leaf in pairs])
         return ColumnBatch(map_leaves(lambda _, where: next(leaves), self.template), len(places))

@@ -179,7 +179,6 @@ class RowLayout:
         return row
 
     def field_spec(self, field: str) -> TensorSpec:
-        """Return the signature of a field."""
         if field == "cu_seqlens":
             return TensorSpec((None,), np.int32)
         if field == "attention_mask":

@@ -203,7 +203,6 @@ class WindowTickets(Tickets):
         return self.count
 
     def places(self, index: int) -> range:
-        """Return the places of the members of a window."""
         start = index * self.frame.shift
         return range(start, min(start + self.frame.span, len(self.base)), self.frame.stride)
 
