@@ -192,6 +192,7 @@ class CacheDir:
                 os.close(descriptor)
 
     def limit(self, used: int) -> int:
+        """Return how many bytes may be used."""
         if self.max_bytes is not None:
             return self.max_bytes - 2 * UNIT  # for the account and the tag
         status = os.statvfs(self.folder)
