@@ -7,7 +7,8 @@ import os
 import select
 import sys
 from argparse import ArgumentParser
-from typing import TYPE_CHECKING, Final, NoReturn
+from collections.abc import Sequence
+from typing import Final, NoReturn
 
 import asyncdata
 from asyncdata.cli import (
@@ -26,9 +27,6 @@ from asyncdata.cli import (
 from asyncdata.demo import command as demo
 from asyncdata.redaction import redacted
 from asyncdata.system.standard_descriptors import take_standard_descriptors
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 __all__ = ("main",)
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import time
+from argparse import ArgumentParser, Namespace
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from asyncdata.cli import dead_letters
 from asyncdata.cli.arguments import local
@@ -16,9 +17,6 @@ from asyncdata.statistics.statistics import in_number
 from asyncdata.web.durable import trim
 from asyncdata.web.folder import ChannelFolder, LogReader
 from asyncdata.web.record import Frame, Kind, Record
-
-if TYPE_CHECKING:
-    from argparse import ArgumentParser, Namespace
 
 __all__ = ("DESCRIPTION", "EXAMPLE", "add_arguments", "run")
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import os
 import time
+from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from asyncdata.cli.arguments import local
 from asyncdata.errors import PlanError
@@ -15,9 +16,6 @@ from asyncdata.web.dead_letters import DeadLetters, Letter
 from asyncdata.web.decoding import format_of
 from asyncdata.web.durable import DurableChannel, send_checked
 from asyncdata.web.folder import ChannelFolder
-
-if TYPE_CHECKING:
-    from argparse import ArgumentParser, Namespace
 
 __all__ = ("add_actions",)
 

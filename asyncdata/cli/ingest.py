@@ -5,9 +5,9 @@ from __future__ import annotations
 import hmac
 import os
 import signal
-from argparse import ArgumentTypeError
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from asyncdata.cli.arguments import local
 from asyncdata.cli.shards import FORMATS, Shards
@@ -15,15 +15,11 @@ from asyncdata.errors import PlanError
 from asyncdata.redaction import redacted
 from asyncdata.system.loopback import is_loopback
 from asyncdata.system.optional_packages import require
+from asyncdata.web.admission import Authenticate
 from asyncdata.web.consumer import Consumer
 from asyncdata.web.durable import DurableChannel
 from asyncdata.web.http import Ingest, Limits
 from asyncdata.web.ingest import application
-
-if TYPE_CHECKING:
-    from argparse import ArgumentParser, Namespace
-
-    from asyncdata.web.admission import Authenticate
 
 __all__ = ("DESCRIPTION", "EXAMPLE", "add_arguments", "run")
 

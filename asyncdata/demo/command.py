@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import glob
-from argparse import ArgumentTypeError
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from asyncdata.demo.classifier import new_classifier, one_core
 from asyncdata.demo.extra import require
 from asyncdata.demo.photos import ensure_shards
-from asyncdata.demo.pipelines import naive_batches, survey, test_batches, training_batches
+from asyncdata.demo.pipelines import Job, naive_batches, survey, test_batches, training_batches
 from asyncdata.demo.resuming import show_resume
 from asyncdata.demo.training import Measured, train
 from asyncdata.storage import cache_folder, without_query
-
-if TYPE_CHECKING:
-    from argparse import ArgumentParser, Namespace
-
-    from asyncdata.demo.pipelines import Job
 
 __all__ = ("DESCRIPTION", "EXAMPLE", "add_arguments", "run")
 

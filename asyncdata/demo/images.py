@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import io
 import zlib
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 import asyncdata as ad
 from asyncdata.demo.extra import require
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 __all__ = ("SIDE", "augment", "decode_image", "encode_jpeg", "window")
 

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 import asyncdata as ad
 from asyncdata.demo.extra import require
 from asyncdata.demo.images import encode_jpeg
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from numpy.typing import NDArray
 
 __all__ = ("ensure_shards", "load_photographs", "patches", "write_shards")
 

@@ -5,15 +5,13 @@ from __future__ import annotations
 import zlib
 from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 import asyncdata as ad
 from asyncdata.demo.images import augment, decode_image, window
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 __all__ = ("Batches", "Job", "naive_batches", "survey", "test_batches", "training_batches")
 

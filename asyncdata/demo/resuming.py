@@ -5,17 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from asyncdata.demo.classifier import Classifier, new_classifier
+from asyncdata.demo.pipelines import Batches, Job
 from asyncdata.integrations.loader import Loader
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from asyncdata.demo.pipelines import Batches, Job
 
 __all__ = ("show_resume",)
 

@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from time import perf_counter
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
-from asyncdata.demo.classifier import new_classifier
+from asyncdata.demo.classifier import Classifier, new_classifier
+from asyncdata.demo.pipelines import Batches, Job
 from asyncdata.observe.trace import Trace, trace
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from numpy.typing import NDArray
-
-    from asyncdata.demo.classifier import Classifier
-    from asyncdata.demo.pipelines import Batches, Job
 
 __all__ = ("Measured", "train")
 

@@ -13,20 +13,16 @@ import os
 import re
 import stat
 import time
+from collections.abc import Iterator
+from concurrent.futures import Executor
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Final, Self, cast
+from typing import Any, Final, Self, cast
 
 from aiofiles.threadpool.binary import AsyncFileIO
 
 from asyncdata.errors import DataLossError
-from asyncdata.storage.base import BLOCK_BYTES, Entry, Status
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from concurrent.futures import Executor
-
-    from asyncdata.runtime.open_files import OpenFiles
-    from asyncdata.storage.base import Runner
+from asyncdata.runtime.open_files import OpenFiles
+from asyncdata.storage.base import BLOCK_BYTES, Entry, Runner, Status
 
 __all__ = ("FileStream", "LocalStore", "RandomFile")
 

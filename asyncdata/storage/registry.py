@@ -6,12 +6,12 @@ import os
 import re
 from collections.abc import Mapping
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Any, Final, cast
 from urllib.parse import unquote, urlsplit
 
 from asyncdata.errors import MissingDependencyError, PlanError
 from asyncdata.redaction import redacted
-from asyncdata.storage.base import AnyPart
+from asyncdata.storage.base import AnyPart, Store
 from asyncdata.storage.cache_dir import CacheDir
 from asyncdata.storage.cached import CachedStore, RemoteFile, Source, blocking
 from asyncdata.storage.filesystems import FilesystemStore
@@ -22,9 +22,6 @@ from asyncdata.storage.request_limit import Limit
 from asyncdata.storage.servers import endpoint_of, identity_of
 from asyncdata.system import forks
 from asyncdata.system.optional_packages import require
-
-if TYPE_CHECKING:
-    from asyncdata.storage.base import Store
 
 __all__ = (
     "is_local",
