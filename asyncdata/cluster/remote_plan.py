@@ -37,11 +37,7 @@ class RemotePlan(Unary):
     runs: RunPoolHandle = field(metadata=PHYSICAL)
     chunks: int = field(metadata=PHYSICAL)
 
-    def open(self, scope: Scope, want: Demand, start: Start = FRESH) -> Blocks:
-        return self.read(scope, want, start)
-
-    async def read(self, scope: Scope, want: Demand, start: Start) -> Blocks:
-        """Yield the elements of a run, as far as requested."""
+    async def open(self, scope: Scope, want: Demand, start: Start = FRESH) -> Blocks:
         order = RunOrder(self.input, plain(scope.epoch), start.position_with_skip(), str(self.input))
         signal, share = LoopSignal(scope.loop, threadsafe=True), scope.budget.share()
         run = RemoteRun(self.runs.pool, order, signal, not self.runs.cluster.copy, share, self.chunks)

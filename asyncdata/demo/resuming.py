@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
-from itertools import islice
+from collections.abc import Callable, Mapping
+from itertools import chain, islice, repeat
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -45,12 +45,6 @@ def trained(
     with Loader[Pictures](batches) as loader:
         if state is not None:
             loader.load_state_dict(state)
-        for images, batch_labels in islice(endless(loader), steps):
+        for images, batch_labels in islice(chain.from_iterable(repeat(loader)), steps):
             losses.append(classifier.step(images, np.searchsorted(labels, batch_labels)))
         return losses, loader.state_dict()
-
-
-def endless(loader: Loader[Pictures]) -> Iterator[Pictures]:
-    """Yield the batches of one epoch after the other."""
-    while True:
-        yield from loader

@@ -78,8 +78,8 @@ class Seeder:
 SEEDER: Final = Seeder()
 
 
-def seed_process(key: bytes = b"") -> None:
-    """Seed all global generators of this process, without a key with numbers that no other process has."""
-    seed_generators(key or secrets.token_bytes(32))
+def seed_process() -> None:
+    """Seed all global generators of this process with numbers that no other process has."""
+    seed_generators(secrets.token_bytes(32))
     if SEEDER not in sys.meta_path:
         sys.meta_path.insert(0, SEEDER)

@@ -27,18 +27,13 @@ def batches_ahead(frame: FrameType | None) -> int:
 
 def epoch_to_begin(frame: FrameType | None) -> int | None:
     """Return the number of the epoch that Lightning's training loop begins in this frame."""
-    for caller in callers(frame):
-        if is_fit_loop(caller):
-            return caller.epoch_progress.current.processed
-    return None
+    return next((loop.epoch_progress.current.processed for loop in fit_loops(frame)), None)
 
 
 def reloaded_epoch(frame: FrameType | None) -> int | None:
     """Return the number of the epoch that Lightning's training loop begins in this frame, if it reloads its loaders."""
-    for caller in callers(frame):
-        if is_fit_loop(caller) and caller.trainer.reload_dataloaders_every_n_epochs:
-            return caller.epoch_progress.current.processed
-    return None
+    reloading = (loop for loop in fit_loops(frame) if loop.trainer.reload_dataloaders_every_n_epochs)
+    return next((loop.epoch_progress.current.processed for loop in reloading), None)
 
 
 def was_last_batch(frame: FrameType | None) -> bool:
@@ -46,18 +41,18 @@ def was_last_batch(frame: FrameType | None) -> bool:
 
     With `limit_train_batches` that is not the loader's last batch.
     """
-    return any(caller.epoch_loop.batch_progress.is_last_batch for caller in callers(frame) if is_fit_loop(caller))
+    return any(loop.epoch_loop.batch_progress.is_last_batch for loop in fit_loops(frame))
 
 
 def is_within_epoch(frame: FrameType | None) -> bool:
     """Return whether Lightning's training loop in this frame continues within an epoch, from a checkpoint."""
-    loops = [caller for caller in callers(frame) if is_fit_loop(caller)]
-    progress = [loop.epoch_loop.batch_progress for loop in loops if loop.restarting]
+    progress = [loop.epoch_loop.batch_progress for loop in fit_loops(frame) if loop.restarting]
     return any(one.current.completed and not one.is_last_batch for one in progress)
 
 
-def is_fit_loop(caller: Any) -> bool:
-    return hasattr(caller, "epoch_progress") and hasattr(caller, "epoch_loop")
+def fit_loops(frame: FrameType | None) -> Iterator[Any]:
+    """Yield the training loops of Lightning among the callers."""
+    return (caller for caller in callers(frame) if hasattr(caller, "epoch_progress") and hasattr(caller, "epoch_loop"))
 
 
 def callers(frame: FrameType | None) -> Iterator[Any]:
