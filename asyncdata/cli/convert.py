@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final, cast
 
 import numpy as np
 
 from asyncdata.cli.arguments import add_storage_option, storage_options
-from asyncdata.cli.csv_rows import csv_rows
-from asyncdata.cli.recognised import RecognisedFiles, as_examples, recognise
+from asyncdata.cli.recognised import RecognisedFiles, as_examples, named, recognise
 from asyncdata.dataset import Dataset
 from asyncdata.formats.tf_example import decode_example, make_example
+from asyncdata.readers.make_csv_dataset import make_csv_dataset
 from asyncdata.redaction import redacted
 from asyncdata.storage import is_local
 
@@ -141,3 +143,52 @@ WRITERS: Final[dict[str, tuple[str, Callable[..., Any] | None]]] = {
     "tfrecord": ("write_tfrecords", record),
     "webdataset": ("write_webdataset", sample),
 }
+
+
+INTEGER: Final = re.compile(r"0|-?[1-9][0-9]*")
+"""Integers that are written as Python writes them: 007 is not one, as it would lose its zeros."""
+
+FLOAT: Final = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
+
+LARGEST: Final = 1 << 63
+
+BATCH: Final = 1024
+
+
+def csv_rows(paths: Sequence[str], columns: int, storage: Mapping[str, str] | None = None) -> Dataset[dict[str, Any]]:
+    """Return the records as dicts of `int`, `float` or `str`; a missing number is `None`. All records are read once."""
+    defaults = [""] * columns
+    batches = make_csv_dataset(
+        [*map(named, paths)], BATCH, column_defaults=defaults, num_epochs=1, shuffle=False, storage_options=storage
+    )
+    texts = batches.unbatch().map(decoded)
+    kinds: dict[str, str] = {}
+    for row in texts:
+        kinds = {name: kind_with(kinds.get(name, ""), field) for name, field in row.items()}
+    return texts.map(partial(typed, kinds))
+
+
+def decoded(record: Mapping[str, bytes]) -> dict[str, str]:
+    """Return the fields as text."""
+    return {name: field.decode() for name, field in record.items()}
+
+
+def kind_with(kind: str, field: str) -> str:
+    """Return the kind of a column that also has this field: "int", "float" or "str", "" if no field is known yet."""
+    if not field or kind == "str":
+        return kind
+    if INTEGER.fullmatch(field):
+        return (kind or "int") if -LARGEST <= int(field) < LARGEST else "str"
+    return "float" if FLOAT.fullmatch(field) else "str"
+
+
+def typed(kinds: Mapping[str, str], row: Mapping[str, str]) -> dict[str, Any]:
+    """Return the fields as values of their columns' kinds."""
+    return {name: value_of(kinds[name], field) for name, field in row.items()}
+
+
+def value_of(kind: str, field: str) -> Any:
+    if kind not in ("int", "float"):
+        return field
+    number = int if kind == "int" else float
+    return number(field) if field else None

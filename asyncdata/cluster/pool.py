@@ -10,18 +10,18 @@ from collections import deque
 from collections.abc import Callable
 from functools import partial
 from hashlib import blake2b
+from math import inf
 from queue import Empty, SimpleQueue
 from typing import Any, Final, NamedTuple
 
 from asyncdata.cluster.actor import CallReply, Greeting
-from asyncdata.cluster.pace import Pace
 from asyncdata.cluster.parcel import Parcel
 from asyncdata.cluster.transport import GREET, SHUT_DOWN, Actor, Loss, Transport
 from asyncdata.cluster_settings import Cluster
 from asyncdata.errors import AsyncDataError, StageError
 from asyncdata.system.signal_handlers import start_thread
 
-__all__ = ("ActorPool", "Killed", "PendingCall", "PoolActor", "RemoteFunction", "Sent")
+__all__ = ("ActorPool", "Killed", "Pace", "PendingCall", "PoolActor", "RemoteFunction", "Sent")
 
 log = logging.getLogger("asyncdata")
 
@@ -464,3 +464,29 @@ def check_connected(transport: Transport) -> None:
     """Raise `StageError` after a shutdown: other methods would start a cluster of their own, or end the process."""
     if not transport.connected():
         raise StageError(SHUT_DOWN)
+
+
+LATE: Final = 5.0
+"""Seconds before which no call is late."""
+
+MANY: Final = 10
+"""A call is late that takes so many times as long as the longest of the last ones."""
+
+FADING: Final = 0.999
+"""How much of the longest call's time is left after another one: a tenth after 2,300."""
+
+
+class Pace:
+    """The longest time that a call has taken lately, in seconds; unknown before the first one has."""
+
+    def __init__(self) -> None:
+        self.longest = 0.0
+
+    def took(self, seconds: float) -> None:
+        """Take note that a call has taken so long."""
+        self.longest = max(seconds, self.longest * FADING)
+
+    @property
+    def limit(self) -> float:
+        """Seconds after which a call is late."""
+        return max(LATE, MANY * self.longest) if self.longest else inf

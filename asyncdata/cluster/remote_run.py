@@ -12,9 +12,8 @@ from typing import Any, Final, NamedTuple
 
 from asyncdata.cluster.actor import CallReply
 from asyncdata.cluster.chunk import Chunk, ChunkPosition
-from asyncdata.cluster.pace import Pace
 from asyncdata.cluster.parcel import Parcel
-from asyncdata.cluster.pool import ActorPool, Killed, PendingCall, PoolActor, Sent
+from asyncdata.cluster.pool import ActorPool, Killed, Pace, PendingCall, PoolActor, Sent
 from asyncdata.cluster.transport import Transport
 from asyncdata.cluster_settings import Cluster
 from asyncdata.errors import StageError

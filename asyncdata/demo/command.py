@@ -12,8 +12,7 @@ from asyncdata.demo.classifier import new_classifier, one_core
 from asyncdata.demo.extra import require
 from asyncdata.demo.photos import ensure_shards
 from asyncdata.demo.pipelines import Job, naive_batches, survey, test_batches, training_batches
-from asyncdata.demo.resuming import show_resume
-from asyncdata.demo.training import Measured, train
+from asyncdata.demo.training import Measured, show_resume, train
 from asyncdata.storage import cache_folder, without_query
 
 __all__ = ("DESCRIPTION", "EXAMPLE", "add_arguments", "run")

@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import Final
 
 from asyncdata.observe.chart import chart, power_above
-from asyncdata.observe.gpus import Gpu
 from asyncdata.observe.history import LONGEST, View, between, pace_of, wait_of
 from asyncdata.observe.plan_flow import flow
-from asyncdata.observe.processes import Usage
+from asyncdata.observe.processes import Gpu, Usage
 from asyncdata.statistics.bottleneck import Bottleneck, bottleneck_of
 from asyncdata.statistics.statistics import Statistics, decimal
 from asyncdata.statistics.table import html_table, memory, time_of

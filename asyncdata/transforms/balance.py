@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
+from heapq import heapify, heappop, heappush
 from math import isfinite
-from typing import Any, Final, final
+from typing import Any, Final, NamedTuple, final
 
 from asyncdata.errors import PlanError, ResumeError
 from asyncdata.executors.function_call import Call, noted
@@ -28,7 +29,6 @@ from asyncdata.runtime.tickets import (
 )
 from asyncdata.system.rank import this_rank
 from asyncdata.transforms.batch import BatchState
-from asyncdata.transforms.dealing import Dealing
 
 __all__ = ("Balance", "number_of")
 
@@ -265,3 +265,48 @@ class DealtTickets(SelectedTickets):
 
     def at(self, count: int) -> Position:
         return self.after.at(0) if count == len(self.places) else self.before.at(count)
+
+
+class Dealing(NamedTuple):
+    """How elements are divided between ranks: `batch_size` to each in a step, `steps` steps at a time."""
+
+    ranks: int
+    batch_size: int
+    steps: int
+
+    @property
+    def size(self) -> int:
+        """How many elements are dealt together."""
+        return self.ranks * self.batch_size * self.steps
+
+    def shares(self, costs: Sequence[float], drop_remainder: bool = False) -> list[list[int]]:
+        """Return the places of each rank's elements of a group, step by step, of elements with these costs.
+
+        Steps are in the order of their first elements, and so are ranks in a step, and elements in a batch. In an
+        incomplete group the last elements, too few for a step, form a short step, in which some ranks may have one
+        element more than others; or elements are dropped so that all have equally many.
+        """
+        full = len(costs) // (self.ranks * self.batch_size) * self.ranks
+        batches = filled(costs, range(full * self.batch_size), [self.batch_size] * full)
+        weighed = sorted([(sum(costs[place] for place in batch), batch) for batch in batches])
+        alike = [
+            sorted([batch for _, batch in weighed[start : start + self.ranks]]) for start in range(0, full, self.ranks)
+        ]
+        count, more = divmod(len(costs) - full * self.batch_size, self.ranks)
+        last = range(full * self.batch_size, len(costs) - (more if drop_remainder else 0))
+        sizes = [count + (rank < more and not drop_remainder) for rank in range(self.ranks)]
+        steps = [*sorted(alike), filled(costs, last, sizes)]
+        return [[place for step in steps for place in step[rank]] for rank in range(self.ranks)]
+
+
+def filled(costs: Sequence[float], places: Iterable[int], sizes: Sequence[int]) -> list[list[int]]:
+    """Return batches of the given sizes: the costliest element first, each into the cheapest batch so far."""
+    batches: list[list[int]] = [[] for _ in sizes]
+    cheapest = [(0.0, number) for number, size in enumerate(sizes) if size]
+    heapify(cheapest)
+    for place in sorted(places, key=lambda place: -costs[place]):
+        total, number = heappop(cheapest)
+        batches[number].append(place)
+        if len(batches[number]) < sizes[number]:
+            heappush(cheapest, (total + costs[place], number))
+    return [sorted(batch) for batch in batches]

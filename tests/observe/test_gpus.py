@@ -12,9 +12,8 @@ import pytest
 
 import asyncdata as ad
 from asyncdata.observe.dashboard_page import rendered
-from asyncdata.observe.gpus import Gpu, GpuMeter
 from asyncdata.observe.history import History, View
-from asyncdata.observe.processes import Usage
+from asyncdata.observe.processes import Gpu, GpuMeter, Usage
 
 GB = 1 << 30
 
