@@ -34,6 +34,7 @@ __all__ = (
     "numpy_dtype",
     "stack_tensors",
     "tensor_bytes",
+    "tensor_class",
     "tensor_content",
     "tensor_of",
     "tensor_parts",
@@ -60,9 +61,14 @@ WIDER: Final = {**dict.fromkeys(FLOATS, "float32"), "complex32": "complex64"}
 """Dtypes that NumPy does not have, and the NumPy dtype that holds all their values."""
 
 
+def tensor_class() -> type[Any] | None:
+    """Return the class of PyTorch's tensors, if the program has imported it."""
+    return getattr(sys.modules.get("torch"), "Tensor", None)
+
+
 def is_tensor(value: Any) -> bool:
     """Return whether a value is a PyTorch tensor, or of a subclass."""
-    kind = getattr(sys.modules.get("torch"), "Tensor", None)
+    kind = tensor_class()
     return kind is not None and isinstance(value, kind)
 
 

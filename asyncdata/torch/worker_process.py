@@ -17,12 +17,14 @@ from multiprocessing.connection import Connection, Pipe
 from typing import Any, Final, NamedTuple, Protocol
 
 from asyncdata.errors import WorkerCrashed, unstarted
+from asyncdata.executors.function_call import DroppedError
 from asyncdata.executors.process.heartbeat import Heartbeats
 from asyncdata.executors.process.pool import SharedFunction, WorkerPool, ending, most_slots
-from asyncdata.executors.process.shm_arena import SlotReader, SlotReference, Slots, pack
+from asyncdata.executors.process.shm_arena import Message, SlotReader, SlotReference, Slots, SlotWriter, pack
 from asyncdata.executors.process.spawn import Context, WorkerProcess, preload
-from asyncdata.executors.process.task import RemoteError, Task, TaskInput, TaskResult
-from asyncdata.executors.process.worker import TaskReply, TaskRequest, do, prepare
+from asyncdata.executors.process.task import RemoteError
+from asyncdata.executors.process.worker import TaskReply, TaskRequest, WorkerState, do, prepare
+from asyncdata.memory.output_buffers import giving
 from asyncdata.system import forks
 from asyncdata.system.sigint import DeferredInterrupts, DeferredSigint
 from asyncdata.torch.internals import torch
@@ -155,7 +157,7 @@ class LoaderWorker:
         pipe = self.connection()
         while len(self.sizes) < len(self.asked) and (not self.sizes or sum(self.sizes) < IN_PIPE):
             one = self.asked[len(self.sizes)]
-            task = pack(Task(TaskInput([one.request], False, None), (), True), self.slots, IN_PIPE // 4)
+            task = pack(one.request, self.slots, IN_PIPE // 4)
             self.sizes.append(len(task) if isinstance(task, bytes) else 0)
             with suppress(BrokenPipeError, ConnectionError):  # it has died: seen where a reply is awaited
                 pipe.send(TaskRequest(one.group, one.function.function, task, FUNCTIONS.released_names()))
@@ -206,12 +208,10 @@ class LoaderWorker:
 
     def hand(self, reply: TaskReply, inbox: Inbox, number: int) -> None:
         """Give a reply to who asked for it."""
-        answer: Any = self.attached.open(reply.payload)
-        found: Any = answer.items[0] if isinstance(answer, TaskResult) else answer
+        found: Any = self.attached.open(reply.payload)
         if isinstance(found, RemoteError):
             inbox.arrived[number] = found.failure(None).error
         else:
-            found.seconds = answer.seconds
             inbox.took(found)
             inbox.arrived[number] = found
 
@@ -247,7 +247,23 @@ def serve(pipe: Connection, heartbeats: str, most_bytes: int) -> None:
     with suppress(EOFError, ConnectionError):
         pipe.send(None)
         while True:
-            pipe.send(do(pipe.recv()))
+            pipe.send(do(pipe.recv(), make_batch))
+
+
+def make_batch(order: TaskRequest, state: WorkerState, writer: SlotWriter) -> Message:
+    """Return a batch as it is sent, or in its place the error that it cannot be; in the worker."""
+    if state.heartbeats.is_dropped(order.group):
+        raise DroppedError
+    run: Any = state.learn(order.function, order.released).calls[0].fn
+    begin = time.perf_counter()
+    with giving(writer.allocate):
+        reply: BatchReply = run(state.attached.open(order.task))
+    reply.seconds = time.perf_counter() - begin
+    try:
+        return pack(reply, state.slots, writer=writer)
+    except Exception as error:  # noqa: BLE001  of whatever cannot be pickled
+        words = f"a batch, a {type(reply.data).__name__}, cannot be sent from a worker process: {error}"
+        return pack(reply.failed(TypeError(words)), state.slots)
 
 
 def wait_for_any(workers: Sequence[LoaderWorker], inbox: Inbox, until: float | None) -> bool:

@@ -111,6 +111,7 @@ class BatchReply:
         number: int,
         worker: int,
         position: WorkerPosition,
+        seconds: float = 0.0,
     ) -> None:
         self.data = data
         self.ended = ended
@@ -119,8 +120,8 @@ class BatchReply:
         self.worker = worker
         self.position = position
         self.error = error
-        self.seconds = 0.0
-        """How long it took, where it was received from a worker."""
+        self.seconds = seconds
+        """How long it took a worker to make."""
 
     @property
     def has_batch(self) -> bool:
@@ -128,7 +129,19 @@ class BatchReply:
         return self.error is None and not self.ended
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return BatchReply, (self.data, self.ended, self.error, self.number, self.worker, self.position)
+        return BatchReply, (
+            self.data,
+            self.ended,
+            self.error,
+            self.number,
+            self.worker,
+            self.position,
+            self.seconds,
+        )
+
+    def failed(self, error: Exception) -> BatchReply:
+        """Return the reply with an error in place of its batch."""
+        return BatchReply(None, False, RemoteError.of(error), self.number, self.worker, self.position, self.seconds)
 
 
 class RunSetup:

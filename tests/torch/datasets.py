@@ -303,6 +303,10 @@ def fail_on_seven(samples: list[int]) -> list[int]:
     return samples
 
 
+def unsendable_three(samples: list[int]) -> Any:
+    return (sample for sample in samples) if 3 in samples else samples
+
+
 class CountingSampler(LazySampler):
     """Has another order in each epoch, which it counts itself."""
 

@@ -47,6 +47,7 @@ from tests.torch.datasets import (
     seed,
     slow,
     started,
+    unsendable_three,
     wait_at_one,
 )
 
@@ -203,6 +204,15 @@ def test_an_error_comes_in_the_place_of_its_batch(workers: int) -> None:
         except KeyError as error:
             found.append(error.args)
     assert found == [[0, 1], [2, 3], [4, 5], (7,), [8, 9], [10]]
+
+
+def test_a_batch_that_cannot_be_sent_is_an_error_in_its_place() -> None:
+    started(2)
+    batches = iter(DataLoader(Numbers(9), 3, num_workers=2, collate_fn=unsendable_three))
+    assert next(batches) == [0, 1, 2]
+    with pytest.raises(TypeError, match="a batch, a generator, cannot be sent from a worker process: cannot pickle"):
+        next(batches)
+    assert [*batches] == [[6, 7, 8]]
 
 
 def test_loops_may_be_nested_and_left() -> None:

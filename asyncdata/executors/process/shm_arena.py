@@ -40,6 +40,7 @@ from asyncdata.elements.tensors import (
     has_gradient,
     is_dense,
     is_tensor,
+    tensor_class,
 )
 from asyncdata.executors.process.shared_memory import Mapping, SharedMemory, descriptors, make_private
 from asyncdata.executors.retry import MAINS
@@ -333,27 +334,21 @@ REDUCERS: Final[dict[type, Any]] = {
 
 
 class Named(pickle.Pickler):
-    """Pickles as pickle does."""
+    """Pickles as pickle does, but tensors of torch as arrays: torch's own way is slow and not out of band."""
 
     def __init__(self, file: io.BytesIO, keep: Callable[[pickle.PickleBuffer], object] | None) -> None:
         super().__init__(file, 5, buffer_callback=keep)
         self.dispatch_table = {**copyreg.dispatch_table, **REDUCERS}
+        if (tensor := tensor_class()) is not None:
+            self.dispatch_table[tensor] = reduced_tensor  # by its type: a `reducer_override` is called for each object
 
 
-class TensorPickler(Named):
-    """Pickles tensors of torch as arrays: torch's own way is slow and not out of band."""
-
-    def reducer_override(self, obj: Any) -> Any:
-        return reduced_tensor(obj)
-
-
-def reduced_tensor(obj: Any) -> Any:
-    """Return how a tensor travels as an array; `NotImplemented` for other values, and for tensors that cannot."""
-    kind: type[Any] = type(obj)  # pyright: ignore[reportUnknownVariableType]
-    if is_tensor(obj) and kind.__module__ == "torch" and kind.__name__ == "Tensor" and is_dense(obj):
-        array, name = array_and_dtype(obj)
-        return tensor_of, (array, name, True) if has_gradient(obj) else (array, name)
-    return NotImplemented
+def reduced_tensor(tensor: Any) -> Any:
+    """Return how a tensor, of no subclass, travels: as an array, or in its own way if it has none."""
+    if not is_dense(tensor):
+        return tensor.__reduce_ex__(5)
+    array, name = array_and_dtype(tensor)
+    return tensor_of, (array, name, True) if has_gradient(tensor) else (array, name)
 
 
 def tensor_of(array: Any, name: str = "", gradient: bool = False) -> Any:
@@ -376,8 +371,7 @@ def dumps(value: Any, buffers: list[pickle.PickleBuffer] | None) -> bytes:
 
 def named(value: Any, keep: Callable[[pickle.PickleBuffer], object] | None) -> bytes:
     """Pickle a value with functions and classes by name."""
-    kind = TensorPickler if "torch" in sys.modules else Named
-    kind(target := io.BytesIO(), keep).dump(value)
+    Named(target := io.BytesIO(), keep).dump(value)
     return target.getvalue()
 
 
@@ -459,7 +453,7 @@ class ByValuePickler(CloudPickler):
                 "lost: define it in a module that can be imported"
             )
         if is_tensor(obj) and dtype_name(obj) not in PICKLED:
-            return reduced_tensor(obj)
+            return reduced_tensor(obj) if type(obj) is tensor_class() else NotImplemented
         kind: Any = type(obj)  # pyright: ignore[reportUnknownVariableType]
         if hasattr(kind, "__getattr__") and is_plain_object(kind):
             return object.__new__, (kind,), obj.__dict__, None, None, set_attributes

@@ -36,6 +36,7 @@ __all__ = (
     "FunctionReference",
     "TaskReply",
     "TaskRequest",
+    "WorkerState",
     "attend",
     "be_ready",
     "do",
@@ -186,14 +187,14 @@ def be_ready() -> None:
     """Do nothing: the first job of a pool, so that its processes start."""
 
 
-def do(order: TaskRequest) -> TaskReply:
-    """Do a task; an error of the entire task is in the reply."""
-    (state,) = states
+def do(order: TaskRequest, run: Callable[[TaskRequest, WorkerState, SlotWriter], Message] | None = None) -> TaskReply:
+    """Do a task, by `run_task` unless another function is given; an error of the entire task is in the reply."""
+    (state,), run = states, run or run_task
     state.heartbeats.write(order.group)
     try:
         writer = SlotWriter(state.slots, state.drafted)
         try:
-            return TaskReply(writer.settled(run_task(order, state, writer)), False)
+            return TaskReply(writer.settled(run(order, state, writer)), False)
         finally:
             state.drafted = writer.wanted
             writer.drop()

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import os
+import pickle
 import shutil
 import subprocess
 import sys
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
+
+import pytest
+
+from asyncdata.executors.process import shm_arena
 
 PROGRAM = """
 import pickle, torch
@@ -45,3 +51,26 @@ def test_tensors_arrive_whole_and_writable_in_shared_memory(tmp_path: Path) -> N
     done = subprocess.run(command, check=False, env=environment, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     assert done.stdout == "all are whole\n"
+
+
+@pytest.mark.torch
+def test_only_for_tensors_pickle_asks_how_they_travel(monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch
+
+    plain, sparse, parameter = torch.ones(2), torch.eye(2).to_sparse(), torch.nn.Parameter(torch.ones(2))
+    asked = list[Any]()
+    reduced = shm_arena.reduced_tensor
+
+    def noted(value: Any) -> Any:
+        asked.append(value)
+        return reduced(value)
+
+    monkeypatch.setattr(shm_arena, "reduced_tensor", noted)
+    sent = shm_arena.dumps([plain, Path("a"), {1j}, sparse, parameter, Path], None)
+    assert asked[0] is plain
+    assert {type(one) for one in asked} == {torch.Tensor}, "those that others are made of among them"
+    found = pickle.loads(sent)
+    assert torch.equal(found[0], plain)
+    assert torch.equal(found[3].to_dense(), torch.eye(2))
+    assert type(found[4]) is torch.nn.Parameter
+    assert found[1:3] == [Path("a"), {1j}]
