@@ -9,7 +9,9 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Generator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,7 @@ from typing import Any
 import pytest
 
 import asyncdata as ad
+from asyncdata.formats.compression import zstd_module
 from tests.marks import first_by_default
 from tests.ports import reserved_ports
 from tests.remote.conftest import accepts, started
@@ -53,11 +56,29 @@ class Service:
         connection.sendall(HEAD % path + rest)
         return connection
 
+    def memory(self) -> int:
+        """How many bytes of memory its processes have."""
+        pages = [Path(f"/proc/{pid}/statm").read_text().split()[1] for pid in group_of(self.process.pid)]
+        return sum(map(int, pages)) * os.sysconf("SC_PAGE_SIZE")
+
     def stop(self) -> None:
         """Have it end, and wait until it accepts no more connections."""
         self.process.send_signal(signal.SIGTERM)
         while accepts(self.port):
             continue
+
+
+def group_of(leader: int) -> list[str]:
+    """The processes that a server has started, and itself."""
+    running = [name for name in os.listdir("/proc") if name.isdecimal()]
+    return [pid for pid in running if group_id(int(pid)) == leader]
+
+
+def group_id(pid: int) -> int:
+    try:
+        return os.getpgid(pid)
+    except ProcessLookupError:
+        return -1
 
 
 @contextmanager
@@ -130,6 +151,66 @@ def test_a_server_of_asgi(name: str, tmp_path: Path) -> None:
         assert service.process.wait(120) in (0, -signal.SIGTERM)
         assert "Traceback" not in service.process.stdout.read()
     assert list(ad.Dataset.from_channel(tmp_path / "spool", follow=False)) == [1, 2, 3, 4, 5, 6, 7]
+
+
+def check_packed_bodies(client: Any) -> None:
+    """A body that is too large when it is unpacked is refused while it is unpacked."""
+    zeros = bytes(256 << 20)
+    packers = {"gzip": gzip.compress, "zstd": zstd_module().compress}
+    for encoding, pack in packers.items():
+        reply = client.post("/small/ingest", content=pack(zeros), headers={**NDJSON, "Content-Encoding": encoding})
+        assert (reply.status_code, reply.json()["accepted"]) == (413, 0)
+        reply = client.post("/small/ingest", content=pack(b"1\n"), headers={**NDJSON, "Content-Encoding": encoding})
+        assert reply.json() == {"accepted": 1}
+
+
+def check_many_bodies(service: Service) -> None:
+    """Of bodies that are too much together, those that come later are refused for a while."""
+    head = b"Connection: close\r\nContent-Length: 700001\r\n\r\n"
+    with service.begin(head + b"1" * 600_000, b"/small/ingest") as first:
+        while not (b"receiving_bytes 600000" in metrics_of(service)):
+            continue
+        reply = told(service.begin(head + b"1" * 600_000, b"/small/ingest"))
+        assert b"HTTP/1.1 503 " in reply
+        assert b"retry-after: 1" in reply.lower()
+        first.sendall(b" " * 100_000 + b"\n")
+        assert b" 400 " in status_line(first)  # such a number is too large
+
+
+def metrics_of(service: Service) -> bytes:
+    return httpx.get(f"{service.url}/small/metrics").content
+
+
+def post_all(client: Any, bodies: list[bytes], refused: threading.Semaphore) -> None:
+    """Post bodies in turn, again where the channel is full."""
+    for body in bodies:
+        while (reply := client.post("/small/ingest", content=body, headers=NDJSON)).status_code != 200:
+            assert (reply.status_code, reply.headers["retry-after"]) == (429, "1")
+            refused.release()
+
+
+@pytest.mark.parametrize("name", first_by_default([*SERVERS], 1))
+def test_a_server_whose_channel_is_full_takes_no_more_memory_and_loses_nothing(name: str, tmp_path: Path) -> None:
+    """It has twelve times what the channel may hold, and bodies that are much larger when they are unpacked."""
+    bodies = [b'{"n": %d, "more": "%s"}' % (number, b"x" * 40_000) for number in range(150)]
+    refused, found = threading.Semaphore(0), list[Any]()
+    with serving(name, tmp_path) as service, httpx.Client(base_url=service.url, timeout=120) as client:
+        assert client.post("/small/ingest", content=b"1", headers=NDJSON).json() == {"accepted": 1}
+        before = service.memory()
+        check_packed_bodies(client)
+        check_many_bodies(service)
+        with ThreadPoolExecutor(1) as pool:
+            sending = pool.submit(post_all, client, bodies, refused)
+            for _ in range(3):
+                assert refused.acquire(timeout=120)
+            assert service.memory() - before < 64 << 20
+            with ad.Dataset.from_channel(tmp_path / "spool-small").iterate() as items:
+                while len(found) < 3 + len(bodies):
+                    found.append(next(items))
+                    ad.web.trim(tmp_path / "spool-small", items.state_dict())
+            sending.result()
+        service.stop()
+    assert [item["n"] for item in found[3:]] == [*range(150)]
 
 
 PROXY = """

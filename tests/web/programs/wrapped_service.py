@@ -15,7 +15,11 @@ from starlette.routing import Mount
 
 import asyncdata as ad
 
+ROOM = 500_000
+"""The bytes of the channel that is soon full."""
+
 channel = ad.DurableChannel(os.environ["SPOOL"], max_lag=0)
+small = ad.DurableChannel(os.environ["SPOOL"] + "-small", ROOM, ROOM // 10)
 
 
 async def tagged(request: Any, call_next: Any) -> Any:
@@ -26,7 +30,7 @@ async def tagged(request: Any, call_next: Any) -> Any:
 
 @asynccontextmanager
 async def lifespan(app: Any) -> AsyncGenerator[None]:
-    async with channel:
+    async with channel, small:
         yield
 
 
@@ -37,7 +41,10 @@ def served(seconds: float) -> Any:
     )
 
 
+narrow = ad.web.ingest_app(small, max_body_bytes=1 << 20, receiving_bytes=1 << 20)
 middleware = [Middleware(GZipMiddleware, minimum_size=1), Middleware(BaseHTTPMiddleware, dispatch=tagged)]
 app = Starlette(
-    routes=[Mount("/hurried", served(0.2)), Mount("/", served(60))], middleware=middleware, lifespan=lifespan
+    routes=[Mount("/hurried", served(0.2)), Mount("/small", narrow), Mount("/", served(60))],
+    middleware=middleware,
+    lifespan=lifespan,
 )
