@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from asyncdata.errors import MissingDependencyError
 from asyncdata.system.optional_packages import require
 
-__all__ = ("NO_JSON", "decoder", "json_bytes", "json_value", "read_json")
+__all__ = ("NO_JSON", "decoder", "json_bytes", "json_value", "lines_decoder", "read_json")
 
 NO_JSON = (ValueError, RecursionError)
 """The exceptions for invalid JSON and for values that are nested too deep."""
@@ -39,6 +39,14 @@ def decoder() -> Callable[[bytes], Any]:
         return require("msgspec.json", "JSON").Decoder().decode
     except MissingDependencyError:
         return read_json
+
+
+@cache
+def lines_decoder() -> Callable[[bytes], list[Any]] | None:
+    """Return a parser of values that follow each other, with white space or not; `None` if there is no faster one than `decoder`."""
+    with suppress(MissingDependencyError):
+        return require("msgspec.json", "JSON").Decoder().decode_lines
+    return None
 
 
 def json_bytes(value: Any) -> bytes:

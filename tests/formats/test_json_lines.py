@@ -28,6 +28,7 @@ def reads(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> No
     else:
         for module in (json_lines, json_values):
             monkeypatch.setattr(module, "decoder", lambda: request.param)
+            monkeypatch.setattr(module, "lines_decoder", lambda: None)
 
 
 def parsed(data: bytes, cuts: list[int] = [], limit: int = 1000) -> list[Any]:  # noqa: B006
@@ -97,6 +98,18 @@ class TestReadBoth:
 
     def test_a_value_over_two_lines_is_two_errors(self) -> None:
         assert plain(parsed(b"[1,\n2]\n3")) == [*plain([DataLossError(), DataLossError()]), "3"]
+
+    @given(
+        lines=st.lists(
+            st.sampled_from([b"{}", b"[[1]", b"2]", b"[2]", b'{"a":', b"{}}", b"[1]{}", b"[1] [2]", b"{}, []", b'["']),
+            min_size=1,
+            max_size=8,
+        ),
+        ends=st.booleans(),
+    )
+    def test_each_line_has_one_value_also_if_all_together_are_valid(self, lines: list[bytes], ends: bool) -> None:
+        data = b"\n".join(lines) + b"\n" * ends
+        assert plain(parsed(data)) == plain([*meaning(data)])
 
     @pytest.mark.parametrize("data", [b"", b"\n", b"\n \n\t\r\n", b"\xef\xbb\xbf", b"\xef\xbb\xbf\n"])
     def test_nothing(self, data: bytes) -> None:
