@@ -43,7 +43,7 @@ def decoder() -> Callable[[bytes], Any]:
 
 @cache
 def lines_decoder() -> Callable[[bytes], list[Any]] | None:
-    """Return a parser of values that follow each other, with white space or not; `None` if there is no faster one than `decoder`."""
+    """Return a faster parser of values one after another, which need not be on lines of their own, or `None`."""
     with suppress(MissingDependencyError):
         return require("msgspec.json", "JSON").Decoder().decode_lines
     return None

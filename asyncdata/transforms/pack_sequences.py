@@ -413,7 +413,7 @@ class Packer(Step):
                 continue
             self.put_part(place, tokens, ticket, offset, offset + size)
             offset += size
-            if not self.space[place] or len(self.rows[place].pieces) == self.node.max_sequences:
+            if not self.space[place]:
                 self.close(place, *[OpenSequence(ticket, offset)][: offset < tokens.size])
 
     def choose(self, left: int) -> tuple[int, int]:
@@ -436,7 +436,8 @@ class Packer(Step):
         row = self.rows[place]
         row.pieces.append(Piece(tokens, start, stop))
         row.members.append(member)
-        self.space[place] -= stop - start
+        full = len(row.pieces) == self.node.max_sequences
+        self.space[place] = 0 if full else self.space[place] - (stop - start)
         self.journal.entries.append((place, member))
 
     def close(self, place: int, *begun: OpenSequence) -> None:
@@ -460,7 +461,9 @@ class Packer(Step):
                 start, stop = part_of(member, tokens.size)
                 self.put_part(number, tokens, uncut(member), start, stop)
             if self.space[number] < 0:
-                raise ResumeError(f"{self.node.label()}: a row of the state has more tokens than {self.length}")
+                raise ResumeError(
+                    f"{self.node.label()}: a row of the state has more tokens than {self.length}, or sequences"
+                )
         self.begun = [*place.begun()]
         self.journal, self.start_position, self.back = PackingJournal(self.rows), None, []
         return [*zip(self.begun, found, strict=True)]

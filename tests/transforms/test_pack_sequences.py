@@ -319,6 +319,22 @@ def test_another_packing_takes_over_what_lies_in_open_rows(how: dict[str, Any]) 
     assert sorted(token for row in others for token in row["inputs"].tolist() if token) == left
 
 
+@pytest.mark.parametrize(("most", "found"), [(3, [3, 3, 1]), (2, None)])
+def test_a_row_of_a_state_gets_no_more_sequences_than_another_packing_allows(
+    most: int, found: list[int] | None
+) -> None:
+    source = ad.Dataset.from_iterable([[1]] * 3 + [[1] * 9] + [[2]] * 4)
+    with source.pack_sequences(9).iterate() as rows:
+        next(rows)
+        state = rows.state_dict()
+    others = source.pack_sequences(9, max_sequences=most).iterate(state=state, strict=False)
+    if found is None:
+        with pytest.raises(ad.ResumeError, match="more tokens than 9, or sequences"):
+            list(others)
+    else:
+        assert [row["inputs_segment_ids"].max() for row in others] == found
+
+
 def test_states_of_several_processes_are_dealt_to_another_number() -> None:
     def share(count: int, index: int) -> ad.Dataset[Any]:
         tokens = ad.Dataset.range(120).shuffle(seed=3).shard(count, index).map(lambda x: [x + 1] * (x * 7 % 30 + 1))
