@@ -41,8 +41,7 @@ class AnyPart(Protocol):
     """A file for reads of parts, in the caller's thread; use it in a `with` block, which closes it."""
 
     def __enter__(self) -> Self:
-        """Return the file itself."""
-        ...
+        return self
 
     def __exit__(self, *_: object) -> None:
         """Close the file."""
@@ -111,8 +110,7 @@ class Stream(Protocol):
         ...
 
     def __aiter__(self) -> Self:
-        """Return the stream itself."""
-        ...
+        return self
 
     async def __anext__(self) -> Buffer:
         """Return the next bytes, as many as are available."""

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator
 from contextlib import aclosing, contextmanager
 from functools import partial
 from hashlib import blake2b
-from typing import Any, Final, NamedTuple, Protocol, Self, TypeVar, final
+from typing import Any, Final, NamedTuple, Protocol, TypeVar, final
 
 from asyncdata.runtime.memory_budget import MemoryBudget
 from asyncdata.runtime.open_files import OpenFiles
@@ -258,7 +258,7 @@ class CachedStore:
         return metadata["crc32c"] == found.checksum()
 
 
-class CachedStream:
+class CachedStream(Stream):
     """The bytes of an object in blocks, from the folder or from the store. Those from the store are cached."""
 
     def __init__(self, store: CachedStore, path: str, block_bytes: int, offset: int, runner: Runner | None) -> None:
@@ -298,9 +298,6 @@ class CachedStream:
             await self._in_thread(self.writer.begin)
         return self._entry
 
-    def __aiter__(self) -> Self:
-        return self
-
     async def __anext__(self) -> Buffer:
         await self.begin()
         assert self._stream is not None
@@ -324,16 +321,13 @@ class CachedStream:
             await self._stream.aclose()
 
 
-class RemoteFile:
+class RemoteFile(AnyPart):
     """An object that does not fit in the cache: parts of it are read from its store, in the caller's thread."""
 
     def __init__(self, store: Source, path: str, entry: Entry) -> None:
         self._store = store
         self._path = path
         self._entry = entry
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         return None
@@ -343,12 +337,10 @@ class RemoteFile:
         return Status(self._entry.size, version_mtime(self._entry))
 
     def read_at(self, offset: int, size: int) -> bytes:
-        """Return `size` bytes from `offset` on, fewer at the end."""
         size = min(size, self._entry.size - offset)
         return b"" if size <= 0 else blocking(lambda: self._store.read(self._path, offset, size, self._entry))
 
     def fill_at(self, offset: int, buffer: memoryview) -> int:
-        """Fill `buffer` from `offset` on; return how many bytes there were."""
         data = self.read_at(offset, len(buffer))
         buffer[: len(data)] = data
         return len(data)

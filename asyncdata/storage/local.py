@@ -16,13 +16,13 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import Executor
 from threading import Lock
-from typing import Any, Final, Self, cast
+from typing import Any, Final, cast
 
 from aiofiles.threadpool.binary import AsyncFileIO
 
 from asyncdata.errors import DataLossError
 from asyncdata.runtime.open_files import OpenFiles
-from asyncdata.storage.base import BLOCK_BYTES, Entry, Runner, Status
+from asyncdata.storage.base import BLOCK_BYTES, AnyPart, Entry, Runner, Status, Stream
 
 __all__ = ("FileStream", "LocalStore", "RandomFile")
 
@@ -214,7 +214,7 @@ def glob_syntax(found: re.Match[str]) -> str:
     return glob.escape(escaped) if os.sep != "\\" else found[0]
 
 
-class FileStream:
+class FileStream(Stream):
     """Reads a file in blocks into one buffer, opening it at the first read; safe to close while a thread reads.
 
     What is not in the page cache is awaited: aiofiles calls `read` in a thread of `executor`, by default of the loop's.
@@ -258,9 +258,6 @@ class FileStream:
         self._regular = stat.S_ISREG(status.st_mode)
         return Entry(self._path, status.st_size)
 
-    def __aiter__(self) -> Self:
-        return self
-
     async def __anext__(self) -> memoryview:
         try:
             if self._open_files is not None:
@@ -277,7 +274,6 @@ class FileStream:
         return block
 
     async def aclose(self) -> None:
-        """Close the file without waiting."""
         self.close()
 
     def peek(self, buffer: bytearray | memoryview, offset: int) -> int:
@@ -401,31 +397,25 @@ def path_status(path: str) -> os.stat_result:
     return status
 
 
-class RandomFile:
-    """A file for reads of parts, in the caller's thread; use it in a `with` block, which closes it."""
+class RandomFile(AnyPart):
+    """A local file for reads of parts."""
 
     def __init__(self, path: str | int) -> None:
         """Open a path; a descriptor is closed with the file."""
         self._file = io.FileIO(path)
 
-    def __enter__(self) -> Self:
-        return self
-
     def __exit__(self, *_: object) -> None:
         self._file.close()
 
     def status(self) -> Status:
-        """Return the file's size, and when it was changed, in nanoseconds."""
         status = os.fstat(self._file.fileno())
         return Status(status.st_size, status.st_mtime_ns)
 
     def read_at(self, offset: int, size: int) -> bytes:
-        """Return `size` bytes from `offset` on, fewer at the end."""
         self._file.seek(offset)
         return self._file.read(size)
 
     def fill_at(self, offset: int, buffer: memoryview) -> int:
-        """Fill `buffer` from `offset` on; return how many bytes there were."""
         done = 0
         self._file.seek(offset)
         while done < len(buffer) and (more := self._file.readinto(buffer[done:])):

@@ -8,7 +8,7 @@ import errno
 import os
 import threading
 import time
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -238,15 +238,8 @@ class ObjectStore:
 
     def level(self, folder: str) -> tuple[list[Item], list[str]]:
         """Return the objects directly in a folder, and the paths of the folders in it."""
-        tries = Tries(self.retries)
-        while True:
-            check_not_forked()
-            try:
-                found = self.obstore.list_with_delimiter(self.store, folder or None)
-            except Exception as error:  # noqa: BLE001
-                time.sleep(tries.pause(explained(error, self.url(folder))))
-            else:
-                return [self.item(meta) for meta in found["objects"]], list(found["common_prefixes"])
+        found = self.tried(lambda: self.obstore.list_with_delimiter(self.store, folder or None), folder)
+        return [self.item(meta) for meta in found["objects"]], list(found["common_prefixes"])
 
     def item(self, meta: Any) -> Item:
         """Return the path and the entry of an object that obstore describes."""
@@ -254,12 +247,16 @@ class ObjectStore:
 
     def head(self, path: str) -> Entry:
         """Return an object's size and version."""
+        return self.entry(path, self.tried(lambda: self.obstore.head(self.store, checked(path, self.url(path))), path))
+
+    def tried(self, request: Callable[[], Any], path: str) -> Any:
+        """Return the answer to a request, which is made again after transient errors."""
         tries = Tries(self.retries)
         while True:
             check_not_forked()
             try:
-                return self.entry(path, self.obstore.head(self.store, checked(path, self.url(path))))
-            except Exception as error:  # noqa: BLE001
+                return request()
+            except Exception as error:  # noqa: BLE001  obstore's errors have no other common base
                 time.sleep(tries.pause(explained(error, self.url(path))))
 
     def entry(self, path: str, meta: Any) -> Entry:

@@ -11,9 +11,9 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any, Final, Generic, NamedTuple, Protocol, Self, TypeVar
+from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
-from asyncdata.storage.base import Entry, Runner
+from asyncdata.storage.base import Entry, Runner, Stream
 from asyncdata.storage.request_limit import Limit
 
 __all__ = ("LARGEST_PART", "Ahead", "ObjectPart", "PartReader", "ReadAhead")
@@ -80,7 +80,7 @@ def mark_retrieved(ready: asyncio.Future[Any]) -> None:
         ready.exception()
 
 
-class ReadAhead:
+class ReadAhead(Stream):
     """The bytes of an object in blocks; sizes are in bytes. It belongs to the loop that reads it."""
 
     def __init__(self, store: PartReader, path: str, block_bytes: int, offset: int, runner: Runner | None) -> None:
@@ -97,16 +97,12 @@ class ReadAhead:
         self._count = 0 if runner is None else 1
 
     async def begin(self) -> Entry:
-        """Make the first request; return the entry in its answer."""
         if self._entry is None:
             part = await self._store.read_part(self._path, self._asked, self._asked + self._size)
             self._entry, self._part = part.entry, part.data
             self._asked += len(part.data)
             self._ask()
         return self._entry
-
-    def __aiter__(self) -> Self:
-        return self
 
     async def __anext__(self) -> memoryview:
         entry = await self.begin()
@@ -119,7 +115,6 @@ class ReadAhead:
         return block
 
     async def aclose(self) -> None:
-        """End the requests that are under way, without waiting."""
         self._part = memoryview(b"")
         for ahead in self._ahead:
             ahead.cancel.cancel()

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Any, Self, TypeAlias
+from typing import Any, TypeAlias
 
 from asyncdata.errors import DataLossError
-from asyncdata.storage.base import Entry
+from asyncdata.storage.base import Entry, Stream
 from asyncdata.storage.read_ahead import ReadAhead
 from asyncdata.storage.retries import NoRangesError, explained
 
@@ -16,7 +16,7 @@ Download: TypeAlias = Callable[[], Awaitable[tuple[Entry, AsyncIterator[Any]]]]
 """Requests a complete file; returns its entry, and its bytes as they arrive."""
 
 
-class RangesOrDownload:
+class RangesOrDownload(Stream):
     """The bytes of a file in blocks: in parts if the server supports ranges, else from one request.
 
     That request cannot be resumed, so it is an error if it breaks off. Bytes before the offset are dropped.
@@ -31,7 +31,6 @@ class RangesOrDownload:
         self._seen = 0
 
     async def begin(self) -> Entry:
-        """Make the first request; return the entry in its answer."""
         if self._chunks is not None:
             return self._entry
         try:
@@ -39,9 +38,6 @@ class RangesOrDownload:
         except NoRangesError:
             self._entry, self._chunks = await self._download()
             return self._entry
-
-    def __aiter__(self) -> Self:
-        return self
 
     async def __anext__(self) -> memoryview:
         await self.begin()
@@ -67,7 +63,6 @@ class RangesOrDownload:
         return memoryview(chunk)
 
     async def aclose(self) -> None:
-        """End the requests that are under way, without waiting."""
         chunks, self._chunks = self._chunks, None
         close(chunks)
         await self._parts.aclose()
