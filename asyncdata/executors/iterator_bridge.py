@@ -220,7 +220,6 @@ class ThreadRequests:
         raise NotImplementedError
 
     async def pull(self, limit: int) -> list[Any] | Block:
-        """Return the items that are ready, at least one and at most `limit`; nothing at the end."""
         if self.over:
             return []
         missing = limit - self.ordered
@@ -270,7 +269,6 @@ class ThreadRequests:
         self.signal.fire()
 
     def snapshots_of(self, stop: int) -> list[SourceSnapshot]:
-        """Return the states that the items before number `stop` go back to; none if the source has no states."""
         while self.new_snapshots and self.new_snapshots[0].number <= stop:
             self.snapshots.append(self.new_snapshots.popleft())
         found = self.snapshots

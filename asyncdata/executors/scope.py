@@ -166,7 +166,6 @@ class Scope:
 
     @property
     def open_files(self) -> OpenFiles:
-        """The files that the pipeline has open."""
         return self.owned.open_files
 
     def at(self, *path: Any) -> Scope:

@@ -484,11 +484,9 @@ class Saved:
         return SavedFiles(FileNames([*self.shards]), call, catalog, count=sum(self.shards.values()))
 
     def counts(self, paths: Sequence[str]) -> list[int]:
-        """Return how many elements each file has."""
         return [self.shards[path] for path in paths]
 
     def position(self, path: str, number: int) -> Position:
-        """Return the position of an element, the same as when its file is read in order; the end after the last."""
         return self.indexes.position(path, number)
 
     def is_broken(self, path: str) -> bool:
@@ -496,5 +494,4 @@ class Saved:
         return not Path(path).exists()
 
     def fetch(self, spots: Sequence[Spot], scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
-        """Yield the elements at these spots, in order."""
         return elements_at(self.indexes.fetch(spots, scope, want, tickets), spots, ElementFile.method)

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -201,7 +201,7 @@ class ShardedWrite:
             writer = ShardWriter(sink, self.format.encoder(before), compressor(self.compression))
             most = self.shard_bytes if self.shards is None else 1 << 62
             try:
-                for element in chained(first, islice(rest, max(0, count - 1))):
+                for element in chain(first, islice(rest, max(0, count - 1))):
                     writer.add(element)
                     if writer.taken >= most:
                         break
@@ -282,9 +282,3 @@ class ShardWriter:
         self.gather(self.encoder.finish())
         self.hand_on()
         self.put(self.compress.finish())
-
-
-def chained(first: list[Any], rest: Iterator[Any]) -> Iterator[Any]:
-    """Yield the elements that were read ahead, and then the rest, which is read only as requested."""
-    yield from first
-    yield from rest

@@ -74,7 +74,6 @@ class PipelineProcess:
     # consumers' messages, from any thread; dropped runs from finalizers too
 
     def send(self, message: object) -> None:
-        """Send a message; it is dropped if the process has ended."""
         try:
             protocol.send(self.commands, message)
         except OSError as error:  # a signal handler's error may be an OSError too: `TimeoutError` is
@@ -99,7 +98,6 @@ class PipelineProcess:
             self.lose(queue)
 
     def ask(self, run: int, question: protocol.PositionQuery | protocol.OriginQuery | protocol.StatisticsQuery) -> Any:
-        """Return an answer, or the error that there is instead; `GoneError` if the process has ended."""
         token, answer = next(self.numbers), SimpleQueue[Message | None]()
         self.questions[token] = answer
         self.send(protocol.Query(run, question, token))

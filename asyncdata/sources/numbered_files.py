@@ -40,7 +40,6 @@ class NumberedFiles:
         raise NotImplementedError
 
     def position(self, path: str, number: int) -> Position:
-        """Return the position of an element, as sequential reading gives it; the end of the file after the last."""
         if number >= self.count(path):
             return END
         return [os.path.basename(without_query(path)), self.size(path), *self.offset(path, number)]
@@ -50,7 +49,6 @@ class NumberedFiles:
         return number, 0, 0
 
     def is_broken(self, path: str) -> bool:
-        """Return whether an error ends a file, or replaces all of it."""
         raise NotImplementedError
 
     def read_file(self, path: str, records: Sequence[int]) -> Sequence[Any]:

@@ -66,19 +66,16 @@ class IndexCache:
         return self.of(path)
 
     def position(self, path: str, number: int) -> Position:
-        """Return the position of a record, as sequential reading gives it; the end of the file after the last."""
         index = self.of(path)
         if number >= index.count:
             return END
         return [os.path.basename(without_query(path)), index.stamp.size, number, index.span(number)[0], 0]
 
     def is_broken(self, path: str) -> bool:
-        """Return whether an error ends a file, or replaces all of it."""
         index = self.of(path)
         return index.count > index.intact_count
 
     def counts(self, paths: Sequence[str]) -> list[int]:
-        """Return how many elements each file has."""
         make_several(paths, self.known, self.of)
         for path in paths:
             count = self.of(path).count
@@ -87,7 +84,6 @@ class IndexCache:
         return [self.of(path).count for path in paths]
 
     def fetch(self, spots: Sequence[Spot], scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
-        """Yield the records at these spots, with these tickets, in order, up to the first one that does not exist."""
         return gathered(self, spots, scope, want, tickets)
 
 

@@ -333,7 +333,6 @@ class RemoteFile(AnyPart):
         return None
 
     def status(self) -> Status:
-        """Return the object's status, as if it were cached."""
         return Status(self._entry.size, version_mtime(self._entry))
 
     def read_at(self, offset: int, size: int) -> bytes:

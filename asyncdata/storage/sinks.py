@@ -96,7 +96,6 @@ class LocalSink:
         self.file = open(self.partial, "wb", buffering=0)  # noqa: SIM115  it is closed by `close` or `abort`
 
     def write(self, data: Buffer) -> None:
-        """Append bytes."""
         view = memoryview(data)
         while view:
             view = view[self.file.write(view) :]
@@ -109,7 +108,6 @@ class LocalSink:
         sync_folder(self.path.parent)
 
     def abort(self) -> None:
-        """Remove what was written."""
         if not self.file.closed:
             self.file.close()
             with suppress(FileNotFoundError):
@@ -151,7 +149,6 @@ class ObjectSink:
         self.parts.put(part)
 
     def close(self) -> None:
-        """Complete the upload."""
         if self.gathered:
             self.enqueue()
         self.end()
