@@ -23,16 +23,7 @@ from asyncdata.storage import local_path, write_atomically
 from asyncdata.storage.regular_file import is_regular
 from asyncdata.system.checksum import has_checksum, with_checksum
 
-__all__ = (
-    "SHARE_FILES",
-    "inspect_state",
-    "load",
-    "load_shares",
-    "merge_states",
-    "save",
-    "save_share",
-    "share_file",
-)
+__all__ = ("SHARE_FILES", "inspect_state", "load", "load_shares", "merge_states", "save", "save_share", "share_file")
 
 SHARE_FILES: Final = "asyncdata*.json"
 """The pattern of names that `share_file` returns."""

@@ -18,14 +18,7 @@ import optree
 from asyncdata.elements.spec import TensorSpec
 from asyncdata.errors import StructureError
 
-__all__ = (
-    "LEAVES",
-    "TreeLevel",
-    "attributes",
-    "is_arrow",
-    "named_slots",
-    "open_level",
-)
+__all__ = ("LEAVES", "TreeLevel", "attributes", "is_arrow", "named_slots", "open_level")
 
 LEAVES: frozenset[type[Any]] = frozenset(
     {np.ndarray, int, float, bool, complex, str, bytes, bytearray, type(None), list}

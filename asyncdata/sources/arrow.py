@@ -9,13 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final
 
 from asyncdata.errors import DataLossError
-from asyncdata.formats.arrow_rows import (
-    END_BYTES,
-    ArrowParser,
-    LateDictionariesError,
-    dictionary_blocks,
-    footer_length,
-)
+from asyncdata.formats.arrow_rows import END_BYTES, ArrowParser, LateDictionariesError, dictionary_blocks, footer_length
 from asyncdata.formats.record_limits import MAX_RECORD_BYTES, record_too_long
 from asyncdata.graph.node import PHYSICAL
 from asyncdata.runtime.block import Demand

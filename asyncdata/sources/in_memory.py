@@ -35,18 +35,7 @@ from asyncdata.runtime.block import Block, Blocks, Demand
 from asyncdata.runtime.tickets import END, Ordinals, Position, ReplayedTickets, Start, Ticket, Tickets, natural
 from asyncdata.sources.random_access import FEW, IndexedSource, InMemorySource, check_ordinals
 
-__all__ = (
-    "Chosen",
-    "Counter",
-    "Getter",
-    "Items",
-    "Random",
-    "Range",
-    "Sliced",
-    "Slices",
-    "Source",
-    "Tensors",
-)
+__all__ = ("Chosen", "Counter", "Getter", "Items", "Random", "Range", "Sliced", "Slices", "Source", "Tensors")
 
 FOREVER: Final = 1 << 62
 """The number of elements of an infinite source."""

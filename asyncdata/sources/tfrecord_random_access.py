@@ -19,13 +19,7 @@ from asyncdata.runtime.block import Block, Blocks, Demand, Failure
 from asyncdata.runtime.tickets import END, Position, ReplayedTickets, Ticket
 from asyncdata.sources.index_storage import explain_compressed, make_several, read_or_make
 from asyncdata.sources.parsed_files import Spot, explain_path
-from asyncdata.storage import (
-    BLOCK_BYTES,
-    AnyPart,
-    StorageOptions,
-    open_file,
-    without_query,
-)
+from asyncdata.storage import BLOCK_BYTES, AnyPart, StorageOptions, open_file, without_query
 
 __all__ = ("IndexCache", "of_another_count")
 

@@ -19,14 +19,7 @@ from asyncdata.graph.node import Node, Unary, nodes_of, snake_case
 from asyncdata.iterator import DatasetIterator
 from asyncdata.options import Options
 from asyncdata.testing.leaks import LEAK_TIMEOUT, leaves_nothing
-from asyncdata.testing.steps import (
-    check_elements,
-    check_held,
-    check_label,
-    check_length,
-    check_tickets,
-    runs_by_hand,
-)
+from asyncdata.testing.steps import check_elements, check_held, check_label, check_length, check_tickets, runs_by_hand
 
 __all__ = ("check_resumes", "check_transform", "in_order", "read_async", "read_plain", "same")
 

@@ -21,16 +21,7 @@ from asyncdata.graph.stages import Fold, Stage, Step
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure, LeftOut, is_left_out
 from asyncdata.runtime.resharding import Resharding, listed
 from asyncdata.runtime.source_state import RestorableItem
-from asyncdata.runtime.tickets import (
-    NOTHING,
-    ExplicitTickets,
-    Position,
-    Start,
-    Ticket,
-    Tickets,
-    plain,
-    replaying,
-)
+from asyncdata.runtime.tickets import NOTHING, ExplicitTickets, Position, Start, Ticket, Tickets, plain, replaying
 from asyncdata.transforms.map import Map
 
 __all__ = ("Batch", "BatchState", "Batcher")

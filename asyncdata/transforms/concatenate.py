@@ -18,23 +18,10 @@ from asyncdata.graph.node import Node, UnseekableError, finite
 from asyncdata.graph.stages import Merge, Opener
 from asyncdata.options import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY
 from asyncdata.runtime.block import Block, Blocks, Demand
-from asyncdata.runtime.tickets import (
-    END,
-    NOTHING,
-    Position,
-    ReplayedTickets,
-    Start,
-    Ticket,
-    children,
-    natural,
-)
+from asyncdata.runtime.tickets import END, NOTHING, Position, ReplayedTickets, Start, Ticket, children, natural
 from asyncdata.transforms.mixture_reader import Choices, MixtureReader
 
-__all__ = (
-    "Concatenate",
-    "from_parts",
-    "known_size",
-)
+__all__ = ("Concatenate", "from_parts", "known_size")
 
 
 OPEN: Final = 16

@@ -17,15 +17,7 @@ from asyncdata.graph.stages import Merge, Opener, split, yield_to_loop
 from asyncdata.options import UNKNOWN_CARDINALITY
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
 from asyncdata.runtime.resharding import Resharding, listed, resharded_open_groups
-from asyncdata.runtime.tickets import (
-    FRESH,
-    ChildTickets,
-    Position,
-    Start,
-    Ticket,
-    Tickets,
-    replaying_first,
-)
+from asyncdata.runtime.tickets import FRESH, ChildTickets, Position, Start, Ticket, Tickets, replaying_first
 from asyncdata.transforms.inner_datasets import (
     check_begun,
     check_resumable,

@@ -15,22 +15,10 @@ from asyncdata.graph.node import Unary, finite, repeated
 from asyncdata.graph.stages import Opener, Rerun, yield_to_loop
 from asyncdata.runtime.block import Block, Blocks, Demand
 from asyncdata.runtime.resharding import Resharding
-from asyncdata.runtime.tickets import (
-    END,
-    ChildTickets,
-    Position,
-    Start,
-    Ticket,
-    Tickets,
-    natural,
-)
+from asyncdata.runtime.tickets import END, ChildTickets, Position, Start, Ticket, Tickets, natural
 from asyncdata.sources.random_access import FEW, InMemorySource, is_row
 
-__all__ = (
-    "Repeat",
-    "in_turn",
-    "turn_and_places",
-)
+__all__ = ("Repeat", "in_turn", "turn_and_places")
 
 
 MANY: Final = 64

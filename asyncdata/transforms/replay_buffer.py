@@ -23,16 +23,7 @@ from asyncdata.graph.node import ELSEWHERE, REPLACEABLE, Node, Unary, check_coun
 from asyncdata.graph.stages import Apply, Fold, Opener, Stage, Step
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
 from asyncdata.runtime.resharding import named
-from asyncdata.runtime.tickets import (
-    END,
-    ExplicitTickets,
-    Position,
-    Start,
-    Ticket,
-    decode_all,
-    encode_all,
-    natural,
-)
+from asyncdata.runtime.tickets import END, ExplicitTickets, Position, Start, Ticket, decode_all, encode_all, natural
 from asyncdata.transforms.concatenate import from_parts
 from asyncdata.transforms.keyed import Labeller
 
