@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, chain, groupby, pairwise, product
-from operator import itemgetter
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias, cast
 
 import numpy as np
@@ -16,7 +15,17 @@ from asyncdata.errors import ResumeError
 from asyncdata.persistence.run_id import JOB
 from asyncdata.persistence.run_log import IN_ANY_ORDER, WITH_REPLACEMENT
 from asyncdata.recorder.draws import faults_of_draws, times_in_words
-from asyncdata.recorder.log_reader import DAMAGED, Logs, PackedTickets, Run, Step, TicketSpan, rank_words, ticket_of
+from asyncdata.recorder.log_reader import (
+    DAMAGED,
+    Logs,
+    PackedTickets,
+    Run,
+    Step,
+    TicketSpan,
+    in_order_of_time,
+    rank_words,
+    ticket_of,
+)
 from asyncdata.recorder.record_hashes import Hashes, hashes_of_columns, hashes_of_leaves
 from asyncdata.runtime.position_codec import unpack_columns
 from asyncdata.runtime.tickets import Ticket, Tickets, plain
@@ -108,13 +117,32 @@ def audit(logs: Logs, expected: Expected | None = None) -> list[Audit]:
     runs = logs.runs
     if not runs:
         return [Audit(0, because=[*logs.faults, "there is no run in these logs"], notes=logs.notes)]
-    different, found = differences(runs), list[Audit]()
+    different, gone, found = differences(runs), left_behind(runs), list[Audit]()
     for epoch in sorted({run.epoch for run in runs}):
-        one = Audit(epoch, because=[*logs.faults, *different], notes=logs.notes)
+        one = Audit(epoch, because=[*logs.faults, *different, *gone.get(epoch, [])], notes=logs.notes)
         if not different:
             EpochAudit(one, [run for run in runs if run.epoch == epoch], expected).run()
         found.append(one)
     return found
+
+
+def left_behind(runs: Sequence[Run]) -> dict[int, list[str]]:
+    """Say which epochs came after a state from which the run went on later, and has not come to them again."""
+    found, latest = dict[int, list[str]](), dict[tuple[int, Shares], Run]()
+    for run in in_order_of_time(runs):
+        found.pop(run.epoch, None)
+        for one in latest.values() if run.begin else ():
+            behind = one.shares != run.shares and counts_of(one) == counts_of(run)  # another rank, which is slower
+            if one.epoch > run.epoch and (one.ids & run.ids or one.ids == run.ids) and not behind:
+                words = f"{run.rank} went back to step {run.begin} of epoch {run.epoch} afterwards, {run.path}"
+                found[one.epoch] = [f"{words}: what learned from this epoch is gone"]
+        latest[run.epoch, run.shares] = run
+    return found
+
+
+def counts_of(run: Run) -> list[int]:
+    """Return of how many shares a run read one."""
+    return [count for count, _ in run.shares]
 
 
 def differences(runs: Sequence[Run]) -> list[str]:
@@ -449,11 +477,7 @@ class Generation:
 def generations_of(runs: Sequence[Run]) -> list[Generation]:
     """Return the runs by the number of ranks, in the order of time: each began where the one before was left."""
     found: dict[Any, Generation] = {}
-    latest, times = dict[str, str](), list[str]()
-    for run in runs:  # of one file they are in order, also where the clock was put back
-        latest[run.path] = max(run.time, latest.get(run.path, ""))
-        times.append(latest[run.path])
-    for _, run in sorted(zip(times, runs, strict=True), key=itemgetter(0)):
+    for run in in_order_of_time(runs):
         each = run.header.get("each")
         key = (len(run.shares), tuple(count for count, _ in run.shares), bool(run.header.get("dealt")))
         key = (*key, tuple(each)) if each else key

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import accumulate, pairwise
 from math import prod
+from operator import itemgetter
 from typing import Any, Final, NamedTuple, TypeGuard, cast, get_args
 
 import numpy as np
@@ -42,6 +43,7 @@ __all__ = (
     "Run",
     "Step",
     "TicketSpan",
+    "in_order_of_time",
     "logs_of",
     "rank_words",
     "read_logs",
@@ -433,6 +435,15 @@ def is_hash(value: Any) -> TypeGuard[str]:
     return isinstance(value, str) and len(value) == 16 and set(value) <= set("0123456789abcdef")
 
 
+def in_order_of_time(runs: Iterable[Run]) -> list[Run]:
+    """Return runs as they began: those of one file are in order, also where the clock was put back."""
+    latest, times = dict[str, str](), list[tuple[str, Run]]()
+    for run in runs:
+        latest[run.path] = max(run.time, latest.get(run.path, ""))
+        times.append((latest[run.path], run))
+    return [run for _, run in sorted(times, key=itemgetter(0))]
+
+
 def step_origin(logs: Logs, step: int, epoch: int | None) -> dict[str, Any]:
     """Return the origin of one step, as it was delivered last; raise if it is not there, or in several epochs."""
     found = [run for run in logs.runs if step in run.steps and epoch in (None, run.epoch)]
@@ -443,7 +454,7 @@ def step_origin(logs: Logs, step: int, epoch: int | None) -> dict[str, Any]:
         raise DataLossError(f"the log has no step {step}{where}{f', the last is {last}' if last >= 0 else ''}")
     if len(epochs) > 1:
         raise PlanError(f"step {step} is in the epochs {', '.join(map(str, sorted(epochs)))}: say which with --epoch")
-    run = found[-1]
+    run = in_order_of_time(found)[-1]
     if run.steps[step].ticket is None:
         raise DataLossError(f"step {step} cannot be replayed: its origin was not known when the log was written")
     return {**run.header, "step": step, "ticket": encode(ticket_of(run.steps[step].ticket))}

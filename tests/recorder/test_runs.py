@@ -14,7 +14,7 @@ from asyncdata.checkpoint import merge_states
 from asyncdata.persistence import run_id as ids
 from asyncdata.persistence.run_log_files import paths_of
 from asyncdata.recorder.audit import Audit, audit
-from asyncdata.recorder.log_reader import read_logs
+from asyncdata.recorder.log_reader import read_logs, step_origin
 
 
 def pipeline(log: Path, count: int = 1, index: int = 0) -> ad.Dataset[Any]:
@@ -149,3 +149,43 @@ def test_processes_that_each_read_everything_are_not_one_that_was_started_again(
     assert "rank" not in pipeline(tmp_path / "run.jsonl").state_before(5)
     read(pipeline(tmp_path / "run.jsonl"), state=state)
     assert seen(tmp_path).complete
+
+
+def test_epochs_that_came_after_where_a_run_went_back_to_are_gone_until_it_has_come_to_them_again(
+    tmp_path: Path,
+) -> None:
+    first, branch = pipeline(tmp_path / "run.jsonl"), pipeline(tmp_path / "branch.jsonl")
+    for epoch in range(3):
+        _ = [*first.iterate(epoch=epoch)]
+    with branch.iterate(state=first.state_before(7, epoch=1)) as batches:
+        again = [batch.tolist() for batch in batches]
+        state = batches.state_dict()
+    alone = audit(read_logs([str(tmp_path / "run.jsonl")]))
+    assert [one.complete for one in alone] == [True, True, True], "the first branch goes on as it was"
+    logs = read_logs(paths_of([f"{tmp_path}/*.jsonl"]))
+    both = audit(logs)
+    assert [one.complete for one in both] == [True, True, False]
+    assert both[1].again == 25 - 7
+    words = "the one process went back to step 7 of epoch 1 afterwards, "
+    assert both[2].because == [f"{words}{tmp_path / 'branch.jsonl'}: what learned from this epoch is gone"]
+    assert next(first.replay([step_origin(logs, 20, 1)])).tolist() == again[20 - 7]
+    _ = [*branch.iterate(state=state)], [*branch.iterate(epoch=2)]
+    assert all(one.complete for one in audit(read_logs(paths_of([f"{tmp_path}/*.jsonl"]))))
+
+
+@pytest.mark.parametrize("names", [("a", "b"), ("b", "a")])
+def test_a_step_is_that_of_the_branch_that_began_last_whatever_the_names_of_the_logs(
+    tmp_path: Path, names: tuple[str, str]
+) -> None:
+    first, branch = [tmp_path / f"{name}.jsonl" for name in names]
+    read(pipeline(first), 20)
+    better = pipeline(branch)
+    better = better.exclude([step_origin(read_logs([str(first)]), 8, 0)])
+    with better.iterate(state=pipeline(first).state_before(7)) as batches:
+        again = [batch.tolist() for batch in batches]
+    logs = read_logs(paths_of([f"{tmp_path}/*.jsonl"]))
+    assert [next(better.replay([step_origin(logs, step, 0)])).tolist() for step in (7, 8, 15)] == [
+        again[0],
+        again[1],
+        again[8],
+    ]
