@@ -7,7 +7,7 @@ strings.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final, cast
 
 import numpy as np
@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from asyncdata.errors import StructureError
 
-__all__ = ("check_list", "check_table", "in_one_dtype")
+__all__ = ("check_table", "in_one_dtype", "unchanged")
 
 Array = npt.NDArray[Any]
 
@@ -86,10 +86,42 @@ def is_same(value: Array, row: Any) -> bool:
     return bool((back == value).all()) and bool((row.real < 2.0 ** (8 * value.itemsize - (kind == "i"))).all())
 
 
-def check_list(value: Any, array: Array) -> None:
+def unchanged(value: Any) -> Array:
+    """Return an array-like as NumPy makes an array of it; `StructureError` if what a list holds would change."""
+    if not isinstance(value, list):
+        return np.asarray(value)
+    items = cast("list[Any]", value)
+    try:
+        array: Array = np.asarray(items)
+    except np.ma.MaskError:
+        raise masked_in_list() from None
+    kind = array.dtype.kind
+    floats = kind in "fc" and not np.isfinite(array).all()
+    if any(isinstance(one, np.ma.MaskedArray) for one in members(items, array.ndim - (not floats and kind != "c"))):
+        raise masked_in_list()
+    if kind in "mMV":
+        leaves = [np.asarray(one) for one in members(items, array.ndim) if not isinstance(one, (list, tuple))]
+        in_one_dtype(leaves, "a value", "list")
+    elif kind in "fc":
+        check_integers(items, array)
+    return array
+
+
+def members(value: Any, levels: int) -> Iterator[Any]:
+    """Yield what a list holds, and what the lists in it hold, so many levels deep."""
+    for one in value if levels else ():
+        yield one
+        if isinstance(one, (list, tuple)):
+            yield from members(one, levels - 1)
+
+
+def masked_in_list() -> StructureError:
+    """Return the error for a masked value in a list."""
+    return StructureError("a value in a list is masked, and its mask would be lost: make a masked array of the list")
+
+
+def check_integers(value: list[Any], array: Array) -> None:
     """Raise `StructureError` if integers in a list are other floats in an array of it."""
-    if not isinstance(value, list) or array.dtype.kind not in "fc":
-        return
     if not (np.abs(array) >= 2.0 ** (np.finfo(array.dtype).nmant + 1)).any():  # all integers below are floats
         return
     for one, made in zip(np.asarray(value, object).flat, array.flat, strict=True):

@@ -9,6 +9,7 @@ from typing import Any, Final, TypeAlias, cast
 import numpy as np
 import numpy.typing as npt
 
+from asyncdata.elements.promotion import unchanged
 from asyncdata.elements.ragged import Ragged
 from asyncdata.elements.tensors import as_array, from_array, is_tensor
 from asyncdata.elements.validation import check_dtype, check_unmasked
@@ -148,20 +149,67 @@ def held(value: Any, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
     is_integer = kind is int and dtype.kind in "iu"
     if is_integer and not REFUSES_INTEGERS:
         value = np.asarray(value)
-    elif is_integer or getattr(value, "dtype", float if kind is float else None) == dtype:
+    elif is_integer or getattr(value, "dtype", float if kind is float else object) == dtype:
         return np.asarray(value, dtype=dtype)
+    if dtype.names is not None:
+        return held_record(value, dtype)
+    given = np.asarray(value, object) if dtype.kind in "OT" else unchanged(value)
     with np.errstate(over="raise", invalid="raise"):
         array = np.asarray(value, dtype=dtype)
-    if dtype.kind in "biufc":
-        check_held(np.asarray(value), array)
+        if dtype.kind in "mM":
+            check_times(given if given.dtype.kind not in "OUS" else np.asarray(value, dtype.kind + "8"), array)
+        elif dtype.kind == "T" or dtype.type is np.void:
+            check_sizes(given, array)
+        elif dtype.kind != "O":
+            check_held(given, array)
     return array
+
+
+def held_record(value: Any, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+    """Return records, or tuples of their fields in order, as `held` does for each field."""
+    if isinstance(value, list):
+        return np.array([held_record(one, dtype) for one in cast("list[Any]", value)], dtype)
+    names = dtype.names or ()
+    if isinstance(value, tuple):
+        parts = dict(zip(names, cast("tuple[Any, ...]", value), strict=True))
+        array = np.empty((), dtype)
+    elif getattr(getattr(value, "dtype", None), "names", None) == names:
+        parts = {name: value[name] for name in names}
+        array = np.empty(value.shape, dtype)
+    else:
+        raise ValueError(f"it has no fields {[*names]}")
+    for name, part in parts.items():
+        array[name] = held(part, dtype[name].base)
+    return array
+
+
+def check_times(given: npt.NDArray[Any], array: npt.NDArray[Any]) -> None:
+    """Raise unless an array of times has those that were given, or as many units."""
+    dtype, kind = array.dtype, given.dtype.kind
+    back = array.astype(given.dtype if kind == dtype.kind else np.int64)
+    if kind not in {"i", "u", dtype.kind} or not np.array_equal(back, given, equal_nan=kind == dtype.kind):
+        raise ValueError(f"{dtype} cannot hold it")
+
+
+def check_sizes(given: npt.NDArray[Any], array: npt.NDArray[Any]) -> None:
+    """Raise unless an array has only the strings, or all the bytes, that were given."""
+    dtype = array.dtype
+    if dtype.kind == "T":
+        same = all(isinstance(one, str) or one is getattr(dtype, "na_object", "") for one in given.flat)
+    else:
+        same = given.dtype.kind in "SV" and given.dtype.itemsize == dtype.itemsize
+    if not same:
+        raise ValueError(f"{dtype} cannot hold it")
 
 
 def check_held(given: npt.NDArray[Any], array: npt.NDArray[Any]) -> None:
     """Raise unless an array of bools or numbers fits the declared spec."""
     dtype, kind = array.dtype, given.dtype.kind
-    textual = kind in "US" or (kind == "O" and any(isinstance(one, (str, bytes)) for one in given.flat))
-    if textual or (dtype.kind == "b" != kind and given.size):
-        raise ValueError(f"{'a string' if textual else given.dtype} is not {dtype}")
-    if dtype.kind in "iu" and kind in "iufc" and not (given == array).all():
+    textual = kind in "USTmM" or (kind == "O" and any(isinstance(one, (str, bytes)) for one in given.flat))
+    if textual or (dtype.kind == "b" != kind and given.size) or (kind == "c" != dtype.kind):
+        raise ValueError(f"{'a string' if textual and kind not in 'mM' else given.dtype} is not {dtype}")
+    if kind == "V" or dtype.kind == "V":  # numbers of ml_dtypes
+        given, array = given.astype(np.float64), array.astype(np.float64)
+    exact = kind == "O" or ((np.isfinite(given) == np.isfinite(array)) & (np.isnan(given) == np.isnan(array)))
+    if not np.all(given == array if "int" in dtype.name else exact):
         raise ValueError(f"{dtype} cannot hold it")

@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple, cast
 import numpy as np
 import numpy.typing as npt
 
-from asyncdata.elements.promotion import check_list, check_table, in_one_dtype
+from asyncdata.elements.promotion import check_table, in_one_dtype, unchanged
 from asyncdata.elements.ragged import Ragged
 from asyncdata.elements.spec import RaggedTensorSpec, TensorSpec
 from asyncdata.elements.tensors import (
@@ -310,9 +310,8 @@ def array_of(value: Any, index: int, where: str) -> npt.NDArray[Any]:
 
 def asarray(value: Any) -> npt.NDArray[Any]:
     """Return an array-like as an array; strings as objects, since NumPy's strings lose zeros at their end."""
-    array = as_array(value) if is_tensor(value) else np.asarray(value)
+    array = as_array(value) if is_tensor(value) else unchanged(value)
     check_table(value, array)
-    check_list(value, array)
     if array.dtype.kind not in "US":
         return array
     return array.astype(object) if isinstance(value, np.ndarray) else np.asarray(value, dtype=object)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 import numpy as np
 
-from asyncdata.elements.promotion import check_list
+from asyncdata.elements.promotion import unchanged
 from asyncdata.elements.validation import check_dtype, check_unmasked
 from asyncdata.errors import DataLossError, PlanError, StructureError
 from asyncdata.system import forks
@@ -291,8 +291,7 @@ def flatten(value: Any) -> tuple[str | None, list[Any]]:
     if isinstance(value, (bytes, str)):
         return "bytes_list", [as_bytes(value)]
     check_unmasked(value, "the value")
-    array: Array = np.asarray(value)
-    check_list(value, array)
+    array = unchanged(value)
     if array.dtype.kind in "SU" and not isinstance(value, np.ndarray):
         array = np.asarray(value, object)  # NumPy's own strings lose zeros at their end
     if array.dtype.kind in "SUO":

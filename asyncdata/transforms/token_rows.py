@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple, cast
 import numpy as np
 import numpy.typing as npt
 
-from asyncdata.elements.promotion import check_list, in_one_dtype
+from asyncdata.elements.promotion import in_one_dtype, unchanged
 from asyncdata.elements.spec import TensorSpec
 from asyncdata.elements.structure import leaf
 from asyncdata.elements.tensors import any_tensor, as_array, from_array, is_tensor
@@ -83,15 +83,25 @@ class RowLayout:
             raise StructureError(f"the features of a sequence must have the same length, got {sizes}")
         if self.paddings is not None and self.paddings.keys() != features.keys():
             raise StructureError(f"padding_values has {[*self.paddings]}, and the sequence {[*features]}")
+        if self.fields:
+            self.check_labels(features)
         for name, array in features.items():
-            if self.fields and name == LABELS and array.dtype.kind not in "iu":
-                raise StructureError(f"labels must be integers, got {array.dtype}")
             if (name, array.dtype) not in self.checked:
                 fitting(self.value(name), array.dtype, f"[{name!r}]")
                 self.checked.add((name, array.dtype))
-        if type(element) is np.ndarray:
+        if type(element) is np.ndarray and element.dtype != np.uint64:  # of which labels hold a part
             self.sound.add(element.dtype)
         return Tokens(features, next(iter(sizes.values())), any_tensor([*given.values()]))
+
+    def check_labels(self, features: dict[str, Array]) -> None:
+        """Raise `StructureError` for labels, or tokens that become labels, that are no integers of 64 bits."""
+        labels = features.get(LABELS, features[INPUT_IDS] if LABELS in self.fields else None)
+        if labels is None or not labels.size:
+            return
+        if labels.dtype.kind not in "biu":
+            raise StructureError(f"labels must be integers, got {labels.dtype}")
+        if labels.dtype == np.uint64 and labels.max() >= 2**63:
+            raise StructureError(f"labels are int64, which cannot hold {labels.max()}")
 
     def value(self, name: str) -> Any:
         """Return the padding value of a feature."""
@@ -203,10 +213,9 @@ def array_of(name: str, value: Any) -> Array:
     if not isinstance(value, (np.ndarray, list)):
         raise StructureError(f"{what} must be an array of numbers or a list, got {type(value).__name__}")
     try:
-        array: Array = np.asarray(cast("Any", value))
+        array = unchanged(cast("Any", value))
     except ValueError as error:
         raise StructureError(f"{what} is not an array: {error}") from None
-    check_list(value, array)
     if array.ndim != 1 or array.dtype.kind in "OUS":
         raise StructureError(
             f"{what} must be an array of numbers with one dimension, got one of {array.dtype} and shape {array.shape}"

@@ -10,6 +10,7 @@ import pytest
 
 import asyncdata as ad
 from asyncdata.elements.structure import stack
+from asyncdata.testing.checks import same
 
 BIG = 2**53 + 1
 
@@ -315,3 +316,35 @@ def test_integers_of_a_list_that_would_change_are_an_error(
 def test_integers_of_a_list_that_floats_hold_are_floats() -> None:
     (batch,) = ad.Dataset.from_iterable([[2**53, 0.5, float("inf")], [1, 2, 3]]).batch(2)
     assert batch.tolist() == [[2.0**53, 0.5, float("inf")], [1, 2, 3]]
+
+
+MASK: Any = np.ma.masked_array([1, 2], [True, False])
+
+
+@pytest.mark.parametrize("use", WITH_LISTS)
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ([np.timedelta64(3, "s"), 5], "would change as timedelta64"),
+        ([np.timedelta64(3, "s"), np.datetime64("2020")], "would change as datetime64"),
+        ([1, np.ma.masked], "is masked"),
+        ([1j, np.ma.masked], "is masked"),
+        ([1, MASK[:1].reshape(())], "is masked"),
+        ([[1, 2], MASK], "is masked"),
+    ],
+    ids=str,
+)
+@pytest.mark.filterwarnings("ignore:Warning. converting a masked element to nan")
+def test_times_and_masked_values_of_a_list_that_would_change_are_an_error(
+    use: Callable[[list[Any]], object], values: list[Any], words: str
+) -> None:
+    with pytest.raises((ad.StructureError, ad.PlanError), match=words):
+        use(values)
+
+
+@pytest.mark.parametrize(
+    "values", [[float("inf"), 1], [[float("nan")], [1]], [np.datetime64("NaT", "s"), np.datetime64("2020")]]
+)
+def test_what_is_missing_in_a_list_is_no_mask(values: list[Any]) -> None:
+    (batch,) = ad.Dataset.from_iterable([values]).batch(1)
+    assert same(batch[0], np.asarray(values))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime
+import decimal
 import pickle
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,7 @@ import pytest
 import asyncdata as ad
 from asyncdata.elements.structure import common_spec, conform, prefixed, spec_of, unprefixed
 from asyncdata.testing.checks import same
+from tests.reference import Failed
 from tests.running import results
 
 PAIRS = ad.Ragged(np.arange(6).reshape(3, 2), [0, 1, 1, 3])
@@ -156,3 +159,88 @@ def test_a_list_of_lists_of_several_lengths_is_described_by_its_first_axis(tmp_p
     assert spec_of({"a": [[1], [2, 3], []]}) == {"a": ad.TensorSpec((3,), object)}
     (tmp_path / "a.jsonl").write_text('{"a": [[1], [2, 3]]}\n')
     assert ad.JsonLinesDataset(tmp_path / "a.jsonl").element_spec == {"a": ad.TensorSpec((2,), object)}
+
+
+DAY = np.datetime64("2020-01-01")
+NOON = np.datetime64("2020-01-01T12", "h")
+RECORD: Any = [("a", "i4"), ("b", "f8")]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "value"),
+    [
+        ("M8[D]", NOON),
+        ("M8[D]", datetime.datetime(2020, 1, 1, 12)),
+        ("M8[s]", np.timedelta64(5, "s")),
+        ("M8[s]", True),
+        ("M8[s]", np.uint64(2**64 - 1)),
+        ("m8[D]", np.timedelta64(90, "s")),
+        ("m8[s]", DAY),
+        ("f8", DAY),
+        ("f8", np.array(1 + 2j)),
+        ("i8", np.timedelta64(5, "s")),
+        ("i8", decimal.Decimal("1.5")),
+        (RECORD, 5),
+        (RECORD, (1.5, 2)),
+        (RECORD, np.array((1, 2), [("b", "i4"), ("a", "f8")])),
+        (RECORD, [(1, 2), (2**40, 1)]),
+        ("V4", b"ab"),
+        ("f8", [1.0, np.ma.masked]),
+        ("f8", "1.5"),
+        ("f8", ["1.5"]),
+        ("i8", [1, np.ma.masked]),
+    ],
+)
+@pytest.mark.filterwarnings("ignore")  # of NumPy, about some of them
+def test_what_a_declared_dtype_would_change_is_an_error_of_its_element(dtype: Any, value: Any) -> None:
+    sound = np.zeros((), dtype)
+    ds = ad.Dataset.from_generator(lambda: [value, sound], output_signature=ad.TensorSpec(None, dtype))
+    elements = iter(ds)
+    with pytest.raises(ad.StructureError, match="the value: expected TensorSpec"):
+        next(elements)
+    assert [np.asarray(found).tolist() for found in elements] == [sound.tolist()]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "value", "expected"),
+    [
+        ("M8[s]", DAY, np.datetime64("2020-01-01", "s")),
+        ("M8[D]", NOON.astype("M8[D]").astype("M8[ns]"), DAY),
+        ("M8[D]", "2020-01-01", DAY),
+        ("M8[D]", datetime.date(2020, 1, 1), DAY),
+        ("M8[s]", [1, 2], np.array([1, 2], "M8[s]")),
+        ("M8[D]", [None, DAY], np.array(["NaT", DAY], "M8[D]")),
+        ("m8[ms]", datetime.timedelta(seconds=1), np.timedelta64(1000, "ms")),
+        ("f4", decimal.Decimal("1.1"), np.float32(1.1)),
+        ("f4", [float("inf"), float("nan")], np.array([float("inf"), float("nan")], "f4")),
+        (RECORD, (1, 2), np.array((1, 2), RECORD)[()]),
+        (RECORD, [(1, 2), (3, 4)], np.array([(1, 2), (3, 4)], RECORD)),
+        (RECORD, np.array([(1, 2)], [("a", "u1"), ("b", "i2")]), np.array([(1, 2)], RECORD)),
+        ("V2", b"ab", np.void(b"ab")),
+    ],
+)
+def test_what_a_declared_dtype_can_hold_has_it(dtype: Any, value: Any, expected: Any) -> None:
+    (found,) = ad.Dataset.from_generator(lambda: [value], output_signature=ad.TensorSpec(None, dtype))
+    assert same(found, expected)
+
+
+@pytest.mark.integrations
+@pytest.mark.parametrize(
+    ("name", "value", "fits"),
+    [
+        ("int4", 1.5, False),
+        ("int4", 9, False),
+        ("int4", -8, True),
+        ("float8_e4m3fn", 1e4, False),
+        ("float8_e4m3fn", float("inf"), False),
+        ("float8_e4m3fn", 448.0, True),
+        ("bfloat16", float("nan"), True),
+        ("bfloat16", np.array(1j), False),
+    ],
+)
+@pytest.mark.filterwarnings("ignore")  # of NumPy, about some of them
+def test_numbers_that_dtypes_of_ml_dtypes_cannot_hold(name: str, value: Any, fits: bool) -> None:
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    spec = ad.TensorSpec((), getattr(ml_dtypes, name))
+    (found,) = results(ad.Dataset.from_generator(lambda: [value], output_signature=spec))
+    assert (found == Failed("StructureError")) is not fits

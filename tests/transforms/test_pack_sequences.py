@@ -411,3 +411,13 @@ def test_fields_are_in_the_signature_and_the_plan_and_stay_after_a_resume() -> N
 def test_fields_that_cannot_be_are_refused(fields: Any, items: Any, error: Any, message: str) -> None:
     with pytest.raises(error, match=message):
         packed(items, 4, fields=fields)
+
+
+@pytest.mark.parametrize("bad", [np.array([1.5, 2.5]), [0.5], np.array([1, 2**63], np.uint64)], ids=str)
+@pytest.mark.parametrize("strategy", ["first_fit", "concat_then_split"])
+def test_tokens_that_cannot_be_labels_are_an_error_in_their_place(bad: Any, strategy: Any) -> None:
+    ds = ad.Dataset.from_iterable([bad, np.array([7, 8], np.uint64)])
+    rows = iter(ds.pack_sequences(3, fields=["labels"], strategy=strategy))
+    with pytest.raises(ad.StructureError, match="labels"):
+        next(rows)
+    assert [row["labels"].tolist() for row in rows] == [[-100, 8, -100]]
