@@ -68,6 +68,7 @@ class Pipeline:
             async with tasks as group:
                 self.group_scope = group.cancel_scope
                 scope = Scope(group, self.owned, epoch=self.epoch, consumer_loop=self.consumer_loop, meters=self.meters)
+                scope.reads_ahead = self.queue.depth.items != 0
                 self.meters.clock.begin(clock_of(scope.loop))
                 if not self.queue.stopped:
                     await fill(self.queue, self.plan.open, scope, self.start)

@@ -209,6 +209,7 @@ class LooplessThreadEngine(ThreadEngine):
         if usable_cores() > 1:
             HELP.set(self.owned.copier)
         want, scope = Demand(), LooplessScope(self.run.epoch, self.left, self.ends, self.run.meters)
+        scope.reads_ahead = self.run.depth.items != 0
         async with aclosing(self.run.plan.open(scope, want, self.run.start)) as source:
             while space := self.space():
                 want.items, begin = space, time.perf_counter()

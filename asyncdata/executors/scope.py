@@ -132,7 +132,7 @@ class OwnedTask:
 class Scope:
     """The scope that a stage gets when it is opened. `at` returns one for another epoch or for an inner pipeline."""
 
-    __slots__ = ("consumer_loop", "epoch", "group", "loop", "meter", "meters", "owned", "sharing")
+    __slots__ = ("consumer_loop", "epoch", "group", "loop", "meter", "meters", "owned", "reads_ahead", "sharing")
 
     def __init__(
         self,
@@ -151,6 +151,8 @@ class Scope:
         self.meters = meters
         self.meter = meters.output
         """Of the step that is opened."""
+        self.reads_ahead = False
+        """Whether the consumer's buffer is filled before the consumer asks, so that it keeps what comes too early."""
         self.sharing: ThreadSharing | None = None
         """Where its stages get their threads, if these are many."""
 
@@ -178,7 +180,7 @@ class Scope:
             self.consumer_loop,
         )
         inner.epoch, inner.meters, inner.meter = self.epoch + path, self.meters, self.meter
-        inner.sharing = self.sharing
+        inner.sharing, inner.reads_ahead = self.sharing, self.reads_ahead
         return inner
 
     def threads(self, count: int, name: str, tuned: bool = False) -> StageThreads:
@@ -277,10 +279,11 @@ class LooplessScope(Scope):
         self.ends: list[Callable[[], object]] = [] if ends is None else ends
         self.meters = meters or Meters()
         self.meter = self.meters.output
+        self.reads_ahead = False
 
     def at(self, *path: Any) -> Scope:
         inner = LooplessScope(self.epoch + path, self.left, self.ends, self.meters)
-        inner.meter = self.meter
+        inner.meter, inner.reads_ahead = self.meter, self.reads_ahead
         return inner
 
     def sharing_threads(self, inputs: int) -> Scope:

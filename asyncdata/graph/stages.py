@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
 from dataclasses import dataclass
-from typing import ClassVar, Protocol, TypeAlias
+from typing import ClassVar, Final, Protocol, TypeAlias
 
 from asyncdata.executors.function_call import INLINE_GROUP, Call, ChunkSizer
 from asyncdata.executors.group_work import GroupWork
@@ -43,6 +43,9 @@ __all__ = (
     "split",
     "yield_to_loop",
 )
+
+CLOSE_LOOKS: Final = 8
+"""After how many calls the clock is checked where more are called at once than the reader wants."""
 
 Opener: TypeAlias = Callable[[Scope, Demand, Start], Blocks]
 """Starts a pipeline up to some node, from its beginning or from where it once stopped; may be called again."""
@@ -128,7 +131,7 @@ class Fold:
         return False
 
     def open(self, scope: Scope, inputs: Sequence[Opener], want: Demand, start: Start) -> Blocks:
-        step, inner = self.make(scope), Demand()
+        step, inner = self.make(scope), Demand(ahead=scope.reads_ahead)
         begin = FRESH if start.position is None else step.resume(start.position)
         return self.run(step, inputs[0](scope, inner, begin), inner, want, scope.meter)
 
@@ -142,7 +145,7 @@ class Fold:
         pace, rested = ChunkSizer(INLINE_GROUP), time.perf_counter()
         async with aclosing(source):
             while not step.done:
-                inner.items = step.need(min(want.items, pace.group))
+                inner.ask(step.need(min(want.items, pace.group)))
                 block = out = part = None  # do not hold the last block while the next is made
                 block = await anext(source, None)
                 if block is None:
@@ -151,6 +154,7 @@ class Fold:
                 out = step.feed(block)
                 size, now = len(out), time.perf_counter()
                 meter.record(out, size, now - begin, size)
+                inner.came(block, size)
                 if size:
                     rested = begin  # the reader's turn to rest
                     if want.items > 1:  # else there is no choice
@@ -328,10 +332,11 @@ class Apply:
             inner = Demand()
             workers = workers_of(scope, self.work, self.workers, self.executor, self.copied)
             return self.concurrent(scope, workers, inputs[0](scope, inner, start), inner, want)
-        run = self.awaited if self.is_async else self.inline
-        return run(
-            self.work.at(scope.epoch, scope.meter.function_seconds), inputs[0](scope, want, start), want, scope.meter
-        )
+        work, meter = self.work.at(scope.epoch, scope.meter.function_seconds), scope.meter
+        if self.is_async:
+            return self.awaited(work, inputs[0](scope, want, start), want, meter)
+        inner = Demand(ahead=scope.reads_ahead)
+        return self.inline(work, inputs[0](scope, inner, start), inner, want, meter)
 
     @property
     def work(self) -> GroupWork:
@@ -346,28 +351,37 @@ class Apply:
     def waits(self) -> bool:
         return self.workers is not None or self.is_async
 
-    async def inline(self, work: GroupWork, source: Blocks, want: Demand, meter: Meter) -> Blocks:
+    async def inline(self, work: GroupWork, source: Blocks, inner: Demand, want: Demand, meter: Meter) -> Blocks:
         """Call the functions in this thread, for about a millisecond's worth of elements at a time; large elements are
         made one by one, in memory that is still in the processor's cache."""
         pace = ChunkSizer(INLINE_GROUP)
         async with aclosing(source):
-            while (block := await anext(source, None)) is not None:
-                start = 0
+            while True:
+                inner.ask(want.items)
+                if (block := await anext(source, None)) is None:
+                    return
+                start = made = 0
                 while start < len(block):
-                    size = min(pace.group, want.items)
+                    size = min(pace.group, want.items * inner.times)
                     group = block.slice(start, start + size) if start or size < len(block) else block
-                    begin = time.perf_counter()
-                    result, done = work.attempt(group, pace.term())
+                    term, begin = pace.term(), time.perf_counter()
+                    if inner.times > 1:  # some may pass, after many that did not, to a function that is slow
+                        term = term._replace(step=min(term.step, CLOSE_LOOKS))
+                    result, done = work.attempt(group, term)
                     seconds = time.perf_counter() - begin
                     items = len(result)
                     meter.record(result, items, seconds, done)
                     learn(pace, result, done, seconds)
-                    start += done
-                    if items:
+                    start, made = start + done, made + items
+                    if 0 < items <= want.items:
                         yield result
+                    elif items:
+                        for part in parts_of(result, want):
+                            yield part
                     else:
                         await yield_to_loop()
-                    group = result = None  # do not hold the last block while the next is made
+                    group = result = part = None  # do not hold the last block while the next is made
+                inner.came(block, made)
                 block = None
 
     async def awaited(self, work: GroupWork, source: Blocks, want: Demand, meter: Meter) -> Blocks:

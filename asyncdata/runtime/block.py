@@ -190,13 +190,34 @@ def has_failure(items: list[Any]) -> bool:
     return Failure in set(map(type, items))
 
 
+MOST_AHEAD: Final = (256, 1 << 18)
+"""The most items, and bytes, that a step asks for because nothing came of fewer: a pull costs little for each then."""
+
+
 class Demand:
-    """The most items that the next block may hold: the reader sets it before each pull."""
+    """The most items that the next block may hold: the reader sets it before each pull.
 
-    __slots__ = ("items",)
+    A step of whose input nothing came may ask for several `times` as much if `ahead`: if the consumer's buffer keeps
+    what comes too early.
+    """
 
-    def __init__(self, items: int = 1) -> None:
+    __slots__ = ("ahead", "items", "times")
+
+    def __init__(self, items: int = 1, ahead: bool = False) -> None:
         self.items = items
+        self.ahead = ahead
+        self.times = 1
+
+    def ask(self, needed: int) -> None:
+        """Ask for several times the number of items that are needed, or for that number if it is large."""
+        self.items = needed if self.times == 1 else max(needed, min(needed * self.times, MOST_AHEAD[0]))
+
+    def came(self, block: Block, made: int) -> None:
+        """Ask for more next time if nothing was `made` of a block as large as asked for, else for fewer again."""
+        if made:
+            self.times = max(1, self.times // 2)
+        elif self.ahead and len(block) == self.items < MOST_AHEAD[0] and 2 * self.items * block.weight <= MOST_AHEAD[1]:
+            self.times *= 2
 
 
 Blocks: TypeAlias = AsyncGenerator[Block, None]

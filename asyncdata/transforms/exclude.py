@@ -38,7 +38,7 @@ class Transparent(StateFree):
         raise NotImplementedError
 
     def run(self, scope: Scope, want: Demand, start: Start) -> Blocks:
-        inner, meter = Demand(), scope.meters.steps.get(self, scope.meter.within)
+        inner, meter = Demand(ahead=scope.reads_ahead), scope.meters.steps.get(self, scope.meter.within)
         step = Passer(self.passing(meter))
         return self.stage().run(step, self.input.open(scope, inner, start), inner, want, meter)
 

@@ -95,7 +95,7 @@ class IgnoreErrors(Unary):
     def run(self, scope: Scope, want: Demand, start: Start) -> Blocks:
         if not self.preserves_tickets:
             return super().run(scope, want, start)
-        inner, meter = Demand(), scope.meters.steps.get(self, scope.meter.within)
+        inner, meter = Demand(ahead=scope.reads_ahead), scope.meters.steps.get(self, scope.meter.within)
         return self.stage().run(Dropper(self, meter), self.input.open(scope, inner, start), inner, want, meter)
 
     def reshard(self, positions: Sequence[Position], resharding: Resharding) -> Position:

@@ -26,7 +26,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from catalogue_sources import Files, from_list, kept, listed, readers, sources
 from harness import AtMost, Report, Row, alternate, parse_arguments, tensorflow
-from sides import EVERYTHING, Case, compare, swallow
+from sides import EVERYTHING, Case, compare, consume, swallow
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -52,6 +52,10 @@ def is_even(number: Any) -> Any:
 
 def is_small(number: Any) -> Any:
     return number < 1 << 40
+
+
+def is_rare(number: Any) -> Any:
+    return number % 10_000 == 0
 
 
 def last_digit(number: Any) -> Any:
@@ -129,6 +133,10 @@ def one_by_one(count: int) -> Iterator[Case]:
     yield from swallow(count, own, is_shared=False)
 
 
+def consumed(dataset: Any) -> Prepare:
+    return lambda: lambda: consume(dataset)
+
+
 def reduced(dataset: Any, initial: Any) -> Prepare:
     return lambda: lambda: dataset.reduce(initial, add)
 
@@ -168,6 +176,9 @@ def in_order(count: int) -> Iterator[Case]:
     def chosen(api: Any) -> Any:
         return api.Dataset.choose_from_datasets(halves(api), api.Dataset.from_tensor_slices(np.arange(count) % 2))
 
+    def rare(api: Any) -> Any:
+        return numbers(api).shuffle(1000, seed=1).filter(is_rare)
+
     shared = {
         "zip": lambda api: api.Dataset.zip((numbers(api), numbers(api))),
         "concatenate": lambda api: halves(api)[0].concatenate(halves(api)[1]),
@@ -193,6 +204,7 @@ def in_order(count: int) -> Iterator[Case]:
     }
     yield from swallow(count, shared)
     yield from swallow(count, own, is_shared=False)
+    yield Case("shuffle(1000), filter of 1 in 10,000", count, lambda api: consumed(rare(api)))
     yield Case("tee, 2 consumers", count, lambda api: teed(numbers(api)), is_shared=False)
 
 
