@@ -597,10 +597,12 @@ class OneForOne(Unary):
 
 
 def nodes_of(plan: Node) -> Iterator[Node]:
-    """Yield the nodes of a plan, sources first."""
-    for node in plan.inputs:
-        yield from nodes_of(node)
-    yield plan
+    """Return the nodes of a plan, sources first."""
+    found, rest = list[Node](), [plan]
+    while rest:
+        found.append(rest.pop())
+        rest.extend(found[-1].inputs)
+    return reversed(found)
 
 
 def render(node: Node) -> str:

@@ -334,7 +334,14 @@ def with_copies(node: Node, retained: bool = False) -> Node:
 def optimize(plan: Node, options: Options) -> Optimized:
     """Apply the rules bottom-up until none applies, then those for the last node; return what each did."""
     story: list[Rewrite] = []
-    plan = with_copies(rewritten(settle(plan, options), enabled(RULES, options), story))
+    try:
+        plan = with_copies(rewritten(settle(plan, options), enabled(RULES, options), story))
+    except RecursionError:
+        count = sum(1 for _ in nodes_of(plan))
+        raise PlanError(
+            f"the plan has {count} steps, too many in a row: call several functions in one map, or several predicates "
+            "in one filter, or raise sys.setrecursionlimit"
+        ) from None
     if options.cluster is not None:
         from asyncdata.planning.cluster_placement import calls_on_cluster
 

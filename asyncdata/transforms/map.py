@@ -16,7 +16,16 @@ from asyncdata.executors.element_rng import Chance, Randomized, drawn_seed
 from asyncdata.executors.function_call import Call
 from asyncdata.executors.group_work import GroupWork
 from asyncdata.executors.retry import WORKERS_ALONE, is_interrupted
-from asyncdata.graph.node import PHYSICAL, REPLACEABLE, Node, OneForOne, check_arguments, check_count, check_integer
+from asyncdata.graph.node import (
+    PHYSICAL,
+    REPLACEABLE,
+    Node,
+    OneForOne,
+    check_arguments,
+    check_count,
+    check_integer,
+    nodes_of,
+)
 from asyncdata.graph.stages import Apply
 from asyncdata.options import AUTOTUNE
 from asyncdata.system.host_resources import usable_cores
@@ -113,13 +122,12 @@ def call_for(plan: Node, fn: Callable[..., Any], rng: bool | str, seed: int | No
 
 def maps_in(plan: Node) -> int:
     """Return how many maps a plan has."""
-    return isinstance(plan, Map) + sum(map(maps_in, plan.inputs))
+    return sum(isinstance(node, Map) for node in nodes_of(plan))
 
 
 def earlier(plan: Node) -> int:
     """Return how many maps with randomness a plan has."""
-    own = isinstance(plan, Map) and plan.chance is not None
-    return own + sum(map(earlier, plan.inputs))
+    return sum(isinstance(node, Map) and node.chance is not None for node in nodes_of(plan))
 
 
 @dataclass(frozen=True, eq=False)

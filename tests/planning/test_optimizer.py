@@ -433,3 +433,11 @@ def test_a_plan_is_rewritten_once_for_all_epochs(monkeypatch: pytest.MonkeyPatch
     assert len(seen) == 3
     assert list(ds.with_options(ad.Options(optimize=False)).take(0)) == []
     assert len(seen) == 4
+
+
+def test_too_many_transformations_in_a_row_are_an_error_that_says_what_to_do() -> None:
+    ds = ad.Dataset.range(3)
+    for _ in range(1500):
+        ds = ds.map(abs)
+    with pytest.raises(ad.PlanError, match="1501 steps, too many in a row: call several functions in one map"):
+        list(ds)
