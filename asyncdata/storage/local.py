@@ -150,8 +150,11 @@ class QuickReads:
             return None
         begin = time.perf_counter()
         try:
-            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         except (OSError, ValueError):  # the thread raises it again
+            return None
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):  # replaced since: a thread may wait for a pipe's writer
+            os.close(descriptor)
             return None
         if time.perf_counter() - begin > SLOW:  # a single slow call may be due to another program
             self.others = AFTER_SLOW if self.watched > 0 else 0

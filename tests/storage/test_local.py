@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from asyncdata.errors import DataLossError
 from asyncdata.executors.function_call import PoolExecutor
 from asyncdata.runtime.open_files import OpenFiles
-from asyncdata.storage.local import LocalStore
+from asyncdata.storage.local import NOWAIT, LocalStore, QuickReads
 from tests.marks import first_by_default
 
 store = LocalStore()
@@ -387,3 +387,15 @@ class TestSuspended:
             await anext(streams[0])
         for stream in streams:
             await stream.aclose()
+
+
+@pytest.mark.skipif(not NOWAIT, reason="only Linux reads without waiting")
+def test_a_file_that_became_a_pipe_is_left_to_a_thread(tmp_path: Path) -> None:
+    """Opening a pipe waits for its writer, which would block the event loop."""
+    os.mkfifo(path := tmp_path / "pipe")
+    writer = os.open(path, os.O_RDWR)
+    try:
+        assert QuickReads().open(str(path)) is None
+    finally:
+        os.close(writer)
+    assert QuickReads().open(str(path)) is None
