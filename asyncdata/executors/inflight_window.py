@@ -37,6 +37,9 @@ BRIEF: Final = 0.05
 """The maximum seconds for the first batch of a run, if one worker makes it, and for those by which AUTOTUNE measures
 workers."""
 
+FRESH: Final = 1e9
+"""Bytes a second that are written into memory that is used for the first time, as that of the first batch is."""
+
 
 class ResultStatistics:
     """What is known of a stage's results, from an earlier run if there was one: bytes and seconds for one."""
@@ -89,6 +92,8 @@ class InFlightWindow:
         self.reader = LoopSignal(scope.loop, threadsafe=True)
         self.feeder = LoopSignal(scope.loop)
         self.learnt = ResultStatistics() if learnt is None or workers.tuned else learnt
+        self.fresh = not self.learnt.weight
+        """Whether no earlier run has used the memory of batches."""
         if self.wanted_batches():
             self.load = self.learnt.weight
             self.widen()
@@ -158,7 +163,8 @@ class InFlightWindow:
         would wait for the first batch until one worker has made it, and then have as many at once as there are workers.
         """
         workers, number = self.workers.count, 0 if self.row or self.ended else self.cut
-        soon = (LONGEST if number else SOON) / self.each if self.each else size
+        each = self.each + (0 if number or not self.fresh else self.learnt.weight / FRESH)
+        soon = (LONGEST if number else SOON) / each if each else size
         return size if size <= soon or number >= workers else max(int(soon), -(-size * (number + 1) // workers))
 
     def may_feed(self) -> bool:

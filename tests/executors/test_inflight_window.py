@@ -190,10 +190,12 @@ async def test_the_first_batches_of_a_run_are_shared_by_fewer_and_fewer_workers(
     assert {sum(piece) for piece in pieces} == {256}
 
 
-@pytest.mark.parametrize(("each", "most"), [(15e-6, 256), (2e-3, 16), (0.2, 1)])
-async def test_the_first_batch_of_a_run_comes_soon(each: float, most: int) -> None:
-    """One worker makes it if that takes no longer than ten milliseconds, else all do."""
-    window, submitted = window_of_batches(16, each)
+@pytest.mark.parametrize(
+    ("each", "weight", "most"), [(15e-6, 5000, 256), (15e-6, 150_000, 60), (2e-3, 150_000, 16), (0.2, 150_000, 1)]
+)
+async def test_the_first_batch_of_a_run_comes_soon(each: float, weight: int, most: int) -> None:
+    """One worker makes it if that takes no longer than ten milliseconds, in memory that is new; else several do."""
+    window, submitted = window_of_batches(16, each, weight=weight)
     window.admit(Block(list(range(256)), Ordinals(0, 256)))
     assert max(len(group.what) for group in submitted) == most
 

@@ -164,6 +164,19 @@ def log_held(label: str, size: int, held: HeldData) -> None:
     log.info("%s holds large data: %s", label, "; ".join(parts))
 
 
+class GrowingExecutor(ProcessPoolExecutor):
+    """Starts a process with each call of `grow`, and no others: the standard one does that in whichever thread submits
+    something, while others that submit wait, and only if no process is idle just then."""
+
+    def grow(self) -> Future[None]:
+        """Start one more process; return a future that is done when there is one."""
+        getattr(self, "_spawn_process")()  # noqa: B009 - the standard pool's own
+        return self.submit(be_ready)
+
+    def _adjust_process_count(self) -> None:
+        pass
+
+
 class WorkerPool:
     """`count` worker processes. A thread of its own starts, replaces and ends them."""
 
@@ -172,7 +185,7 @@ class WorkerPool:
         self.numbers = itertools.count(1)
         self.jobs: dict[int, PendingGroup] = {}
         self.lock = threading.RLock()  # a callback may submit more at once
-        self.executor: ProcessPoolExecutor | None = None
+        self.executor: GrowingExecutor | None = None
         self.context = Context()
         self.orders: SimpleQueue[Callable[[], object] | None] = SimpleQueue()
         self.thread: threading.Thread | None = None
@@ -276,7 +289,7 @@ class WorkerPool:
 
     # the pool
 
-    def hand(self, executor: ProcessPoolExecutor, job: PendingGroup) -> None:
+    def hand(self, executor: GrowingExecutor, job: PendingGroup) -> None:
         """Give a job to the pool. A broken pool returns it when it is rebuilt."""
         order = job.ask(job)
         try:
@@ -286,7 +299,7 @@ class WorkerPool:
             return
         job.future.add_done_callback(partial(self.settle, job, executor))
 
-    def settle(self, job: PendingGroup, executor: ProcessPoolExecutor, future: Future[TaskReply]) -> None:
+    def settle(self, job: PendingGroup, executor: GrowingExecutor, future: Future[TaskReply]) -> None:
         """Hand on the outcome of a job; in the pool's thread."""
         if future.cancelled():
             return
@@ -311,7 +324,7 @@ class WorkerPool:
             return False
         return True
 
-    def report(self, executor: ProcessPoolExecutor) -> None:
+    def report(self, executor: GrowingExecutor) -> None:
         """Order the rebuild of a broken pool, once."""
         if executor is self.executor and not self.broken:
             self.broken = True
@@ -331,49 +344,50 @@ class WorkerPool:
         self.close()
 
     def open(self) -> None:
-        """Start the processes, all at once, and hand out the waiting jobs."""
+        """Start the processes, and hand out the waiting jobs when the first one has started."""
         if self.executor is not None:  # ordered once more, while they were restarted
             return
         preload(self.modules if not self.unproductive else set())  # one of them may be why the fork server ends
         heartbeats = self.heartbeats = self.heartbeats or Heartbeats.create()
-        executor = ProcessPoolExecutor(
+        executor = GrowingExecutor(
             self.count,
             mp_context=cast("Any", self.context),
             initializer=prepare,
             initargs=(heartbeats.segment.handle if heartbeats.segment else "", most_slots() // self.count),
         )
-        self.start(executor)
+        self.start(executor, 1)
         with self.lock:
             self.broken = self.opening = False
             self.executor = executor
             for job in list(self.jobs.values()):
                 self.hand(executor, job)
+        self.start(executor, self.count - 1)
 
-    def start(self, executor: ProcessPoolExecutor) -> None:
-        """Start the processes of a pool. If one of them dies meanwhile, the first job shows it."""
+    def start(self, executor: GrowingExecutor, count: int) -> None:
+        """Start some processes of a pool. If one of them dies meanwhile, the first job shows it."""
         try:
-            for future in [executor.submit(be_ready) for _ in range(self.count)]:
-                future.add_done_callback(self.started)
-        except BrokenProcessPool:
-            return
-        except Exception:
-            if getattr(executor, "_broken", False):  # while a process was being started for it
+            for _ in range(count):
+                future = executor.grow()
+                if len(self.context.started) == self.count:
+                    future.add_done_callback(self.started)
+        except Exception as error:
+            if isinstance(error, BrokenProcessPool) or getattr(executor, "_broken", False):
+                end_begun(self.context.started[-1:], WorkerProcess.terminate)  # too late to be ended by the pool
                 return
             self.abandon(executor)
             raise
 
-    def abandon(self, executor: ProcessPoolExecutor) -> None:
+    def abandon(self, executor: GrowingExecutor) -> None:
         """End a pool in which not all processes could be started; if the first one failed, the executor does not end
         them."""
-        begun = [process for process in self.context.started if process.pid is not None]
-        each(begun, WorkerProcess.kill)
+        self.executor = None
+        end_begun(self.context.started, WorkerProcess.kill)
         executor.shutdown(wait=True, cancel_futures=True)
-        each(begun, WorkerProcess.join)
         self.reap()
         self.unproductive = 0
 
     def started(self, _: Future[None]) -> None:
-        """Take note that there is a process, or that one has died."""
+        """Take note that all processes have started, or that one has died."""
         self.begun = True
 
     def recover(self) -> None:
@@ -460,6 +474,13 @@ class WorkerPool:
 def each(processes: list[WorkerProcess], end: Callable[[WorkerProcess], object]) -> None:
     for process in processes:
         end(process)
+
+
+def end_begun(processes: list[WorkerProcess], end: Callable[[WorkerProcess], object]) -> None:
+    """End those of some processes that have begun, and wait for their end."""
+    begun = [process for process in processes if process.pid is not None]
+    each(begun, end)
+    each(begun, WorkerProcess.join)
 
 
 def most_slots() -> int:

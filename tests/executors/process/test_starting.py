@@ -14,6 +14,7 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -51,6 +52,23 @@ if child := os.fork():
 import asyncdata as ad
 assert list(ad.Dataset.range(3).map(abs, 1, executor="process")) == [0, 1, 2]
 """
+
+
+def test_elements_come_before_the_last_process_has_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And no thread of a pipeline starts one, for which it would have to wait."""
+    start, starters, come = WorkerProcess.start, list[str](), threading.Event()
+
+    def start_later(process: WorkerProcess) -> None:
+        starters.append(threading.current_thread().name)
+        assert len(starters) == 1 or come.wait(20)
+        start(process)
+
+    monkeypatch.setattr(WorkerProcess, "start", start_later)
+    with ad.Dataset.range(3000).map(abs, num_parallel_calls=3, executor="process").iterate() as elements:
+        assert [next(elements) for _ in range(100)] == [*range(100)]
+        come.set()
+        assert [*elements] == [*range(100, 3000)]
+    assert {*starters} == {"asyncdata-pool"}
 
 
 @forkserver
