@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import re
 from collections.abc import Callable
 from contextlib import suppress
@@ -36,6 +37,9 @@ TRAILING: Final = "JSON is malformed: trailing characters"
 
 COMPRESSED: Final = {"gzip": b"\x1f\x8b", "zstd": b"\x28\xb5\x2f\xfd"}
 """How compressed bodies begin."""
+
+MARKS: Final = (codecs.BOM_UTF8, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+"""How texts of other programs begin, which JSON must not (RFC 8259, 8.1)."""
 
 
 class BodyError(ValueError):
@@ -254,6 +258,8 @@ def cure_of(data: bytes, error: Exception) -> str:
     """Say what a request lacks, if its bytes tell."""
     if TRAILING in str(error) and b"\n" in data.strip():
         return "; values on a line each are application/x-ndjson"
+    if data.startswith(MARKS) and "JSON" in str(error):
+        return "; it begins with a byte order mark: send UTF-8 without it"
     name = next((name for name, magic in COMPRESSED.items() if data.startswith(magic)), None)
     return f"; it begins as {name} does: say so by Content-Encoding: {name}" if name else ""
 

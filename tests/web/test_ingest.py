@@ -137,6 +137,8 @@ REFUSED: list[tuple[dict[str, str], bytes, int, int | None, str]] = [
     (NDJSON, b'"\xff"\n', 400, 1, "line 1: "),
     (NDJSON, b'{"a": 1}\n{"a":', 400, 2, "line 2: "),  # without a newline at the end
     (NDJSON, b"NaN", 400, 1, "line 1: "),
+    (NDJSON, b"\xef\xbb\xbf1\n2\n", 400, 1, "line 1: .* byte order mark: send UTF-8 without it"),
+    (JSON, "[1]".encode("utf-16"), 400, 1, "byte order mark"),
     (JSON, b'[1,\n2,\n"three]', 400, None, "truncated"),
     (JSON, b"[1,\n2,\nx]", 400, 3, "malformed"),
     (JSON, b"[" * 100_000, 400, None, "recursion"),

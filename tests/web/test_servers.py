@@ -168,7 +168,7 @@ def check_many_bodies(service: Service) -> None:
     """Of bodies that are too much together, those that come later are refused for a while."""
     head = b"Connection: close\r\nContent-Length: 700001\r\n\r\n"
     with service.begin(head + b"1" * 600_000, b"/small/ingest") as first:
-        while not (b"receiving_bytes 600000" in metrics_of(service)):
+        while b"receiving_bytes 600000" not in metrics_of(service):
             continue
         reply = told(service.begin(head + b"1" * 600_000, b"/small/ingest"))
         assert b"HTTP/1.1 503 " in reply
