@@ -177,11 +177,17 @@ class QueueReader(Generic[Offset]):
         closed = type(error) is RuntimeError and str(error).endswith("; the handler is closed")
         return closed or isinstance(error, self.transient_errors())
 
+    def is_refused(self, error: Exception) -> bool:
+        """Return whether such an error tells of a password that is wrong, or is no longer valid."""
+        return False
+
     async def broken(self, error: Exception) -> None:
         """Wait until it may reconnect; raise if it may not."""
         await self.close()
         failure = ConnectionError(redacted(f"{self.name}: {type(error).__name__}: {error}"))
         failure.__cause__ = error
+        if self.is_refused(error):
+            raise failure
         await self.again.wait(failure)
 
     async def close(self) -> None:

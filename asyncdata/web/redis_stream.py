@@ -99,6 +99,9 @@ class RedisReader(QueueReader[str]):
         errors = require("redis.exceptions", "from_redis_stream", EXTRA)
         return errors.ConnectionError, errors.TimeoutError
 
+    def is_refused(self, error: Exception) -> bool:
+        return isinstance(error, require("redis.exceptions", "from_redis_stream", EXTRA).AuthenticationError)
+
     async def connect(self) -> None:
         asynchronous = require("redis.asyncio", "from_redis_stream", EXTRA)
         self.client = asynchronous.Redis.from_url(self.source.url, protocol=2, socket_timeout=4 * WAIT_SECONDS)

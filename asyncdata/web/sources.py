@@ -103,11 +103,25 @@ def nats_source(
     """Return the source for the arguments of `from_nats`."""
     method = "from_nats"
     check_url(method, url, ("nats://", "tls://", "ws://", "wss://"))
-    name, named = name_for(method, "stream", stream), None if durable is None else name_for(method, "durable", durable)
+    name, named = nats_name("stream", stream), None if durable is None else nats_name("durable", durable)
     about = None if subject is None else name_for(method, "subject", subject)
+    if about is not None and not SUBJECT.fullmatch(about):
+        raise PlanError(f"{method}(subject=) must be names with dots between them, as 'sensors.*', got {about!r:.80}")
     begin, follows = begin_for(method, start), check_flag(method, "follow", follow)
     give_up = seconds_for(method, "give_up_seconds", give_up_seconds)
     return Queued(NatsStream(str(url), name, about, begin, named, follows, give_up))
+
+
+SUBJECT: Final = re.compile(r"[^\s.]+(?:\.[^\s.]+)*")
+NATS_NAME: Final = re.compile(r"[^\s.*>/\\]+")
+
+
+def nats_name(argument: str, value: object) -> str:
+    """Return the name of a stream or consumer; the server would not answer for one with other characters."""
+    name = name_for("from_nats", argument, value)
+    if not NATS_NAME.fullmatch(name):
+        raise PlanError(f"from_nats({argument}=) must be a name without spaces and . * > / \\, got {name!r:.80}")
+    return name
 
 
 def kafka_source(

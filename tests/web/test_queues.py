@@ -237,6 +237,20 @@ def test_it_is_given_up_when_the_server_stays_away(queue: Queue) -> None:
             next(numbers)
 
 
+def test_a_password_that_is_no_longer_valid_is_an_error_at_once(tmp_path: Path) -> None:
+    with redis_server(tmp_path) as server, pytest.importorskip("redis").Redis(port=server.port) as client:
+        client.config_set("requirepass", "first")
+        client.execute_command("AUTH", "first")
+        client.xadd("numbers", {"n": "1"})
+        url = f"redis://:first@127.0.0.1:{server.port}"
+        with ad.Dataset.from_redis_stream(url, "numbers", give_up_seconds=1e6).iterate() as entries:
+            assert next(entries) == {"n": b"1"}
+            client.config_set("requirepass", "second")
+            client.client_kill_filter(skipme=True)
+            with pytest.raises(ConnectionError, match="AuthenticationError"):
+                next(entries)
+
+
 def test_a_group_is_given_each_message_once(queue: Queue) -> None:
     queue.send(range(1500))
     with queue.read("trainers").prefetch(1).iterate() as numbers:
@@ -557,6 +571,9 @@ def test_wrong_arguments_of_redis(arguments: tuple[str, str], message: str) -> N
 def test_wrong_arguments(tmp_path: Path) -> None:
     with pytest.raises(ad.PlanError, match="'oldest' or 'new'"):
         ad.Dataset.from_nats("nats://x", "s", start="first")  # type: ignore[arg-type]
+    for how in ({"stream": "a.b"}, {"durable": "a.b"}, {"durable": "all *"}, {"subject": "a..b"}, {"subject": "a b"}):
+        with pytest.raises(ad.PlanError, match=rf"from_nats\({next(iter(how))}=\) must be"):
+            ad.Dataset.from_nats("nats://x", **{"stream": "s", **how})
     with redis_server(tmp_path) as server, pytest.raises(ad.PlanError, match="no such stream"):
         list(RedisQueue(server).read())
 
