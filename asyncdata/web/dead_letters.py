@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import errno
 import json
 import os
 import time
@@ -170,11 +171,19 @@ class DeadLetters:
         data = b"".join(json.dumps(line).encode() + b"\n" for line in lines)
         if os.fstat(file).st_size > self.size:  # a line that was written in part
             data = b"\n" + data
-        if os.write(file, data) != len(data):
-            raise OSError(f"{self.path}: the disk is full")
-        os.fsync(file)
+        try:
+            written = os.write(file, data)
+            os.fsync(file)
+        except OSError as error:
+            raise self.not_stored(error.errno or 0) from None
+        if written != len(data):
+            raise self.not_stored(errno.ENOSPC)
         self.read(file)
         self.folder.dead_letters.write(len(self.content.waiting))
+
+    def not_stored(self, number: int) -> OSError:
+        what = f"a dead letter cannot be stored, so its item counts as not read: {os.strerror(number)}"
+        return OSError(number, what, str(self.path))
 
 
 def letter_of(folder: ChannelFolder, place: Place, error: BaseException, whole: bool) -> Letter:

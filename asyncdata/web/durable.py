@@ -582,6 +582,9 @@ class LogWriter:
         except OSError:
             self.broken = True  # the system may have dropped its pages in memory
             raise
+        if not os.fstat(self.file).st_nlink:
+            self.broken = True
+            raise FileNotFoundError(errno.ENOENT, "somebody has removed it", str(self.folder.segment(self.start)))
         end = self.end + len(data) - sum(len(one.frame) for one in group)
         for one in group:
             one.end = end = end + len(one.frame)

@@ -164,7 +164,14 @@ class WakeFile:
     def __init__(self, folder: ChannelFolder, whom: str = "wake") -> None:
         name = f"{os.getpid()}-{secrets.token_hex(4)}"
         new, self.path = folder.path / whom / f".{name}", folder.path / whom / name
-        os.mkfifo(new)
+        try:
+            os.mkfifo(new)
+        except OSError as error:
+            raise OSError(
+                error.errno,
+                f"{folder.path}: who waits for what comes makes a pipe in it, and cannot: {error.strerror}; "
+                "from_channel(follow=False) reads what is there",
+            ) from None
         try:
             self.descriptor = os.open(new, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW)
             new.rename(self.path)  # only now that it is open: a waker removes pipes that no process has open

@@ -159,10 +159,8 @@ class Stored(Node):
         self, scope: Scope, folder: ChannelFolder, offset: int | None
     ) -> AsyncGenerator[list[Frame], None]:
         """Yield the frames that are there, repeatedly, and wait if there are none."""
-        reader, wake, woken = LogReader(folder, offset), WakeFile(folder), asyncio.Event()
-        scope.loop.add_reader(wake.descriptor, lambda: (wake.clear(), woken.set()))
         segment, is_new = -1, False
-        try:
+        with closing(LogReader(folder, offset)) as reader, self.woken_by_writer(scope, folder) as woken:
             while True:
                 woken.clear()
                 # what was written just now is in the system's memory, and read in less time than a thread is woken
@@ -180,10 +178,22 @@ class Stored(Node):
                 is_new = self.follow and not reader.behind and not woken.is_set()
                 if is_new:
                     await woken.wait()
+
+    @contextmanager
+    def woken_by_writer(self, scope: Scope, folder: ChannelFolder) -> Generator[asyncio.Event]:
+        """Give an event that is set when something is stored; one that never is to who does not wait for that, and
+        may read a folder in which nothing can be written."""
+        woken = asyncio.Event()
+        if not self.follow:
+            yield woken
+            return
+        wake = WakeFile(folder)
+        scope.loop.add_reader(wake.descriptor, lambda: (wake.clear(), woken.set()))
+        try:
+            yield woken
         finally:
             scope.loop.remove_reader(wake.descriptor)
             wake.close()
-            reader.close()
 
     def add_frame(self, output: OutputBuffer, frame: Frame) -> None:
         """Add the items of a frame, unless they are stale or the frame has no data."""

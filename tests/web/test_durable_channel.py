@@ -7,6 +7,7 @@ import errno
 import json
 import os
 import random
+import subprocess
 import threading
 from collections.abc import Callable, Coroutine
 from pathlib import Path
@@ -364,6 +365,30 @@ def test_a_disk_that_is_full_refuses_and_goes_on_when_there_is_room(small_disk: 
         asyncio.run(send(channel, b"last"))
     found = list(ad.Dataset.from_channel(path, follow=False))
     assert [item[:4] for item in found] == [b"%4d" % number for number in range(sent)] + [b"last"]
+
+
+def test_a_folder_in_which_nothing_can_be_written_is_read_without_waiting(small_disk: Path) -> None:
+    path = small_disk / "spool"
+    fill(path, 3, end=False)
+    subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
+    with numbers(path, follow=False).iterate() as items:
+        assert [next(items), next(items)] == [0, 1]
+        state = items.state_dict()
+    assert list(numbers(path, follow=False).iterate(state=state)) == [2]
+    with pytest.raises(OSError, match=r"spool: who waits .* makes a pipe in it, and cannot: .*follow=False"):
+        next(iter(numbers(path)))
+    with pytest.raises(OSError, match=r"writer"):
+        ad.DurableChannel(path)
+
+
+def test_nothing_is_acknowledged_that_goes_into_a_file_which_was_removed(tmp_path: Path) -> None:
+    with ad.DurableChannel(tmp_path) as channel:
+        asyncio.run(channel.send(b"1"))
+        (segment,) = tmp_path.glob("*.tfrecord")
+        segment.unlink()
+        for _ in range(2):
+            with pytest.raises(ad.ClosedError, match="somebody has removed it"):
+                asyncio.run(channel.send(b"2"))
 
 
 def test_a_file_that_may_not_grow_refuses(small_files: Path) -> None:

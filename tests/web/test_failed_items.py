@@ -175,6 +175,27 @@ def test_a_letter_that_was_written_in_part_is_written_again(tmp_path: Path) -> N
     assert [json.loads(letter.body) for letter in letters(tmp_path)] == [[{"x": 0}], [{"y": 0}]]
 
 
+def test_a_disk_that_is_full_for_a_dead_letter_loses_no_item(small_disk: Path) -> None:
+    path, ballast = small_disk / "spool", small_disk / "ballast"
+    asyncio.run(send(path, '[{"x": 1}, {"x": 0}, {"x": 2}]'))
+    items = ad.Dataset.from_channel(path, follow=False).map(inverse)
+
+    async def run() -> None:
+        async with Consumer(items, list, on_error="dead-letter") as consumer:
+            while not consumer.ended:
+                await asyncio.sleep(0)
+
+    with ballast.open("wb", buffering=0) as file, pytest.raises(OSError, match="No space"):
+        while True:
+            file.write(bytes(4096))
+    with pytest.raises(OSError, match=r"dead letter cannot be stored, so its item counts as not read.*letters.jsonl"):
+        asyncio.run(run())
+    ballast.unlink()
+    found, _, consumer = asyncio.run(consume(items, 2, on_error="dead-letter"))
+    assert (found, consumer.stats()["dead_letters"]) == ([1, 0.5], 1)
+    assert [json.loads(letter.body) for letter in letters(path)] == [[{"x": 0}]]
+
+
 @pytest.mark.parametrize("kills", [2, pytest.param(20, marks=pytest.mark.slow)])
 def test_a_service_that_is_killed_trains_on_each_good_item_and_keeps_each_bad_one_once(
     kills: int, tmp_path: Path
