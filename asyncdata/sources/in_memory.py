@@ -33,6 +33,7 @@ from asyncdata.graph.stages import Produce
 from asyncdata.options import INFINITE_CARDINALITY
 from asyncdata.runtime.block import Block, Blocks, Demand
 from asyncdata.runtime.tickets import END, Ordinals, Position, ReplayedTickets, Start, Ticket, Tickets, natural
+from asyncdata.sources.hugging_face_rows import rows_getter
 from asyncdata.sources.random_access import FEW, IndexedSource, InMemorySource, check_ordinals
 
 __all__ = ("Chosen", "Counter", "Getter", "Items", "Random", "Range", "Sliced", "Slices", "Source", "Tensors")
@@ -83,7 +84,7 @@ class Getter(Call):
     def __init__(self, source: Source[Any]) -> None:
         super().__init__("from_source", source.__getitem__, spread=False)
         self.source = source
-        self.get_batch = getattr(source, "get_batch", None) or getattr(source, "__getitems__", None)
+        self.get_batch = rows_getter(source)
         self.many_at_once = self.get_batch is not None
         self.holds = isinstance(source, Collection)
         self.name = self.label = f"from_source({type(source).__name__} of {len(source)})"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable, Sequence
 from itertools import islice
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 
 import asyncdata as ad
 from asyncdata.errors import StageError
+from asyncdata.sources.hugging_face_rows import TableRows, rows_getter
 from asyncdata.testing import check_resumes
 
 ROWS = 300
@@ -86,6 +88,83 @@ def test_rows_in_any_order() -> None:
     check_resumes(lambda: ad.Dataset.from_source(table()).shuffle(seed=1), places=20)
     batch = next(iter(ad.Dataset.from_source(table().with_format("numpy")).batch(4)))
     assert np.array_equal(batch["x"], np.arange(4))
+
+
+def kinds() -> Any:
+    """Rows with values of all kinds, one of which is made from others where it is read."""
+    datasets = pytest.importorskip("datasets")
+    features = datasets.Features(
+        {
+            "label": datasets.ClassLabel(names=["a", "b"]),
+            "matrix": datasets.Array2D((2, 2), "float32"),
+            "parts": [{"text": datasets.Value("string"), "at": datasets.Value("timestamp[ns]")}],
+            "picture": datasets.Image(),
+            "missing": datasets.Value("int16"),
+        }
+    )
+    picture = {"bytes": PNG, "path": None}
+    rows = [
+        {
+            "label": number % 2,
+            "matrix": [[number, 1], [2, 3]],
+            "parts": [{"text": "x" * number, "at": number}] * (number % 3),
+            "picture": picture if number % 4 else None,
+            "missing": number if number % 5 else None,
+        }
+        for number in range(40)
+    ]
+    return datasets.Dataset.from_list(rows, features=features)
+
+
+PNG = (
+    b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\x01\0\0\0\x01\x08\0\0\0\0:~\x9bU\0\0\0\nIDATx\x9cc`\0\0\0\x02\0\x01H\xaf"
+    b"\xa4q\0\0\0\0IEND\xaeB`\x82"
+)
+
+
+def spelled(row: Any) -> str:
+    """A row as text, with the pixels and mode of a picture in its place."""
+    picture = row.get("picture")
+    return repr({**row, "picture": (picture.mode, picture.tobytes())} if hasattr(picture, "tobytes") else row)
+
+
+@pytest.mark.formats
+@pytest.mark.parametrize(
+    "source",
+    [
+        lambda: kinds(),
+        lambda: kinds().select([5, 3, 3, 7, 8, 9]),
+        lambda: kinds().shuffle(seed=1),
+        lambda: pytest.importorskip("datasets").concatenate_datasets([kinds(), kinds().select([1, 2])]),
+        lambda: kinds().remove_columns(["picture", "matrix"]),
+    ],
+    ids=["all", "selected", "shuffled", "in pieces", "without decoding"],
+)
+def test_many_rows_at_once_are_what_each_one_is(source: Callable[[], Any]) -> None:
+    rows = source()
+    get = rows_getter(rows)
+    assert isinstance(get, TableRows)
+    numbers = [*range(len(rows))]
+    for asked in (numbers, numbers[::-1], numbers[2:5], [1, 1, 0], [3]):
+        expected = [spelled(rows[number]) for number in asked]
+        assert [*map(spelled, get(asked))] == expected
+        assert [*map(spelled, pickle.loads(pickle.dumps(get))(asked))] == expected
+    assert [*map(spelled, ad.Dataset.from_source(rows))] == [spelled(row) for row in rows]
+
+
+@pytest.mark.formats
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda rows: rows.with_format("numpy"),
+        lambda rows: rows.with_format(None, columns=["x"]),
+        lambda rows: rows.with_transform(lambda batch: batch),
+        lambda rows: rows.remove_columns(["x", "name"]),
+    ],
+    ids=["a format", "some columns", "a transform", "no columns"],
+)
+def test_rows_with_a_format_are_left_to_the_source(change: Callable[[Any], Any]) -> None:
+    assert not isinstance(rows_getter(change(table())), TableRows)
 
 
 @pytest.mark.formats
