@@ -13,7 +13,7 @@ from asyncdata.elements.ragged import Ragged
 from asyncdata.elements.structure import open_level
 from asyncdata.elements.tensors import clone, is_tensor_like
 
-__all__ = ("ISOLATED", "is_unchanging", "isolate", "isolated", "read_only")
+__all__ = ("CONSTANT", "ISOLATED", "is_unchanging", "isolate", "isolated", "read_only")
 
 CONSTANT: Final = (int, float, bool, complex, str, bytes, type(None), np.generic)
 """Immutable types."""

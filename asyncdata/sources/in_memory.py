@@ -43,7 +43,7 @@ FOREVER: Final = 1 << 62
 
 
 SMALL: Final = 4096
-"""Rows of more bytes are returned as views, as gathering them would copy them once more."""
+"""Rows whose arrays have more bytes are returned as views, as gathering them would copy them once more."""
 
 INT64: Final = (1 << 63) - 1
 
@@ -293,9 +293,16 @@ class Slices(InMemorySource):
         return Block.of_columns([ColumnBatch(self.slice(start, stop), stop - start)], Ordinals(start, stop))
 
     def gather(self, places: Sequence[int], tickets: Tickets) -> Block:
-        if not self.plain or len(places) < FEW or self.columns.weight > SMALL:
+        columns = self.columns if len(places) >= FEW and (self.plain or self.is_flat) else None
+        if columns is None or columns.weight > SMALL * len(leaves_of(self.arrays)):
             return super().gather(places, tickets)
-        return Block.of_columns([self.columns.at(places)], tickets)
+        found = columns.at(places)
+        return Block.of_columns([found], tickets) if self.plain else Block(isolated(found.elements()), tickets)
+
+    @property
+    def is_flat(self) -> bool:
+        """Whether rows consist of numbers, strings and other objects."""
+        return all(type(leaf) is np.ndarray and leaf.ndim == 1 for leaf in leaves_of(self.arrays))
 
     @property
     def columns(self) -> ColumnBatch:

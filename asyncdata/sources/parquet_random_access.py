@@ -5,15 +5,15 @@ from __future__ import annotations
 import copy
 import threading
 from bisect import bisect_right
-from collections import OrderedDict
+from collections import OrderedDict, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Any, ClassVar, Final, TypeAlias
 
 from asyncdata.elements.columns import ColumnBatch
+from asyncdata.elements.isolation import CONSTANT
 from asyncdata.errors import DataLossError
-from asyncdata.formats.column_parser import part_of
 from asyncdata.formats.parquet_groups import (
     TAIL,
     DecodedGroup,
@@ -120,17 +120,14 @@ class ParquetFiles(NumberedFiles):
         with open_file(path, self.storage) as file:
             if file.status() != known.status:
                 raise DataLossError(f"{without_query(path)}: the file has changed since its end was read")
-            for place in sorted(range(len(records)), key=records.__getitem__):  # each row group once
-                group = bisect_right(known.begins, records[place]) - 1
+            groups = defaultdict[int, list[int]](list)
+            for place, record in enumerate(records):
+                groups[bisect_right(known.begins, record) - 1].append(place)
+            for group, places in sorted(groups.items()):
                 decoded = self.group(file, path, known, group)
-                row = records[place] - known.begins[group]
-                if isinstance(decoded, Exception):
-                    found[place] = decoded
-                elif row in decoded.lost:
-                    found[place] = decoded.error(row, without_query(path), group)
-                else:
-                    (element,) = ColumnBatch(part_of(decoded.columns, row, row + 1), 1)
-                    found[place] = copy.deepcopy(element)  # the row group stays cached; the consumer may change a row
+                rows = [records[place] - known.begins[group] for place in places]
+                for place, element in zip(places, elements_at(decoded, rows, without_query(path), group), strict=True):
+                    found[place] = element
         return found
 
     def group(self, file: AnyPart, path: str, known: KnownTable, group: int) -> Group:
@@ -158,3 +155,19 @@ class ParquetFiles(NumberedFiles):
 
     def is_end(self, path: str, record: int) -> bool:
         return self.of(path).error is not None
+
+
+def elements_at(decoded: Group, rows: Sequence[int], name: str, group: int) -> list[Any]:
+    """Return some rows of a row group, which may be changed, as the row group stays cached."""
+    if isinstance(decoded, Exception):
+        return [decoded] * len(rows)
+    found = ColumnBatch(decoded.columns, decoded.rows).at(rows).elements()
+    return [
+        decoded.error(row, name, group) if row in decoded.lost else {key: own(part) for key, part in element.items()}
+        for row, element in zip(rows, found, strict=True)
+    ]
+
+
+def own(value: Any) -> Any:
+    """Return a value that may be changed."""
+    return value if issubclass(type(value), CONSTANT) else copy.deepcopy(value)

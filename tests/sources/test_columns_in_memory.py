@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
 
 import asyncdata as ad
+from asyncdata.runtime.tickets import Ordinals
+from asyncdata.sources.in_memory import Slices
 
 ROWS = 40
 
@@ -57,3 +60,37 @@ def test_batches_are_no_views() -> None:
     for batch in ad.Dataset.from_tensor_slices(tensors).batch(ROWS):
         np.add(batch, 1, out=batch)
     assert tensors.sum() == 0
+
+
+@pytest.mark.parametrize(
+    "tensors",
+    [
+        {f"c{number}": np.arange(ROWS) / (number + 1) for number in range(600)},
+        (np.array([f"#{i}" for i in range(ROWS)]), np.array([[i] * (i % 3) for i in range(ROWS)], object)),
+        {"time": np.arange(ROWS).astype("datetime64[s]"), "pair": np.ones(ROWS, [("a", "i4"), ("b", "f8")])},
+    ],
+    ids=["many columns", "objects", "times and pairs"],
+)
+def test_rows_in_another_order_are_taken_from_all_columns_at_once(
+    tensors: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = list(ad.Dataset.from_tensor_slices(tensors))
+    monkeypatch.setattr(Slices, "rows", mock.Mock(side_effect=AssertionError("row by row")))
+    source = ad.Dataset.from_tensor_slices(tensors).plan
+    assert isinstance(source, Slices)
+    places = [*range(ROWS)][::-3] * 2
+    block = source.gather(places, Ordinals(0, len(places)))
+    assert repr(list(block.items)) == repr([rows[place] for place in places])
+
+
+def test_large_rows_in_another_order_are_views() -> None:
+    tensors = np.zeros((ROWS, 2000))
+    assert all(np.shares_memory(row, tensors) for row in ad.Dataset.from_tensor_slices(tensors).shuffle(seed=1))
+
+
+def test_rows_of_objects_in_another_order_are_each_readers_own() -> None:
+    ds = ad.Dataset.from_tensor_slices(np.array([[number] for number in range(ROWS)] + [[1, 2]], object))
+    for _ in range(2):
+        for row in ds.shuffle(seed=1):
+            assert row[-1] >= 0
+            row[-1] = -1

@@ -14,6 +14,7 @@ import pytest
 
 import asyncdata as ad
 from asyncdata.elements.column_store import ColumnStore
+from asyncdata.sources.parquet_random_access import ParquetFiles
 from asyncdata.testing import check_resumes
 from tests.reference import Failed
 from tests.remote.web import web
@@ -315,6 +316,18 @@ def test_any_row(path: Path) -> None:
     assert (points[5]["point"].tolist(), points[5]["parts"].tolist()) == ([10, 11], [5, 5])
     with pytest.raises(ad.PlanError, match="cannot be combined with filters="):
         ad.ParquetDataset(path, filters=[("id", ">", 3)], index=True)
+
+
+def test_rows_that_are_asked_for_together_are_taken_from_their_row_group_at_once(path: Path) -> None:
+    whole = list(ad.ParquetDataset(path))
+    numbers = [*range(ROWS), *range(5, ROWS, 3)][::-1]
+    with mock.patch.object(ParquetFiles, "group", autospec=True, side_effect=ParquetFiles.group) as asked:
+        rows = ParquetFiles(None).read([(str(path), number) for number in numbers])
+    assert asked.call_count == 4  # row groups of 13 rows
+    assert repr(rows) == repr([whole[number] for number in numbers])
+    changed = rows[numbers.index(5)]
+    changed["parts"][0], changed["point"][0], changed["who"]["age"] = -1, -1, -1
+    assert repr(rows[-6]) == repr(whole[5])  # the same row, asked for twice
 
 
 def test_damage_is_the_same_with_an_index(path: Path, tmp_path: Path) -> None:
