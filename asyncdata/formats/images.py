@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 from collections.abc import Callable
 from functools import cache
 from importlib import metadata
@@ -24,6 +25,9 @@ Decoder: TypeAlias = Callable[[bytes, int], Pixels]
 
 MODES: Final = frozenset({"1", "L", "LA", "P", "PA", "RGB", "RGBA", "CMYK", "YCbCr"})
 """Pillow's names of pictures with values of at most 8 bits."""
+
+DEEP: Final = re.compile(";16[BLN]")
+"""In Pillow's names of how values are stored: two bytes each. Those of BMP, as "BGR;16", are for a pixel."""
 
 NO_FRAMES: Final = frozenset({0xC4, 0xC8, 0xCC})
 """Markers between those of the frames of a JPEG file that are none."""
@@ -50,7 +54,7 @@ def decode_image(contents: bytes, *, channels: int = RGB) -> Pixels:
 
     Values are those that are stored: transparency is left out, a colour profile is not applied, and the picture is not
     turned as its EXIF says. A damaged picture, or one that is cut short, is a `DataLossError`; one with more than 8
-    bits per value a `StructureError`.
+    bits per value a `StructureError`, in colour of PNG, TIFF and PPM, where Pillow tells.
 
     >>> import asyncdata as ad, io
     >>> from PIL import Image
@@ -149,21 +153,27 @@ def by_torchvision(data: bytes, channels: int) -> Pixels:
 
 def by_pillow(data: bytes, channels: int) -> Pixels:
     image: Any = require("PIL.Image", "decode_image", "pillow")
-    kind = "RGB" if channels == RGB else "L"
+    colours = "RGB" if channels == RGB else "L"
     try:
         with image.open(io.BytesIO(data)) as found:
-            if found.mode not in MODES:
-                raise StructureError(
-                    f"decode_image: pictures of 8 bits per value are decoded, got the mode {found.mode}"
-                )
-            found.draft(kind, found.size)  # grey is what a JPEG file stores, not computed from RGB
-            pixels = np.array(found.convert(kind))
+            deep = any(map(is_deep, found.tile))
+            if found.mode not in MODES or deep:
+                kind = f"{found.mode}{', stored with more' if deep else ''}"
+                raise StructureError(f"decode_image: pictures of 8 bits per value are decoded, got the mode {kind}")
+            found.draft(colours, found.size)  # grey is what a JPEG file stores, not computed from RGB
+            pixels = np.array(found.convert(colours))
     except (OSError, SyntaxError, ValueError, image.DecompressionBombError) as error:
         if isinstance(error, StructureError):
             raise
         why = f"they begin with {data[:8]!r}" if isinstance(error, image.UnidentifiedImageError) else str(error)
         raise DataLossError(f"decode_image: {len(data)} bytes are no picture: {why}") from None
     return pixels.reshape(*pixels.shape[:2], channels)
+
+
+def is_deep(tile: Any) -> bool:
+    """Return whether this part of a picture has values of more than 8 bits, of which Pillow gives 8 in colour."""
+    codec, _, _, stored = tile
+    return DEEP.search(str(stored)) is not None or (codec.startswith("ppm") and stored[-1] > 0xFF)
 
 
 def by_opencv(data: bytes, channels: int) -> Pixels:

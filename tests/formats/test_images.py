@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import struct
+import zlib
 from typing import Any
 
 import numpy as np
@@ -113,6 +115,48 @@ def test_pictures_cut_anywhere_are_errors(kind: str) -> None:
 def test_what_is_no_picture_is_shown() -> None:
     with pytest.raises(ad.DataLossError, match=r"11 bytes are no picture: they begin with b'no pictu'"):
         ad.decode_image(b"no picture!")
+
+
+def png(pixels: Any, color: int) -> bytes:
+    """A picture of 16 bits per value, which Pillow writes in grey alone."""
+
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    rows = b"".join(b"\0" + row.astype(">u2").tobytes() for row in pixels)
+    head = struct.pack(">IIBBBBB", pixels.shape[1], pixels.shape[0], 16, color, 0, 0, 0)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b"")
+
+
+@pytest.mark.parametrize(
+    "contents",
+    [
+        *(png(np.ones((3, 4, values)), color) for color, values in ((0, 1), (2, 3), (4, 2), (6, 4))),
+        b"P6 2 2 65535\n" + bytes(24),
+        b"P6 2 2 1023\n" + bytes(24),
+        b"P5 2 2 65535\n" + bytes(8),
+    ],
+    ids=["grey", "RGB", "grey and alpha", "RGBA", "PPM", "PPM of 10 bits", "PGM"],
+)
+@pytest.mark.parametrize("channels", [1, 3])
+def test_values_of_more_than_8_bits_are_not_cut_off(contents: bytes, channels: int) -> None:
+    with pytest.raises(ad.StructureError, match="8 bits per value are decoded, got the mode"):
+        ad.decode_image(contents, channels=channels)
+
+
+def test_unusual_pictures_are_what_was_stored() -> None:
+    picture = Image.fromarray(PICTURE)
+    grey = np.asarray(picture.convert("L"))
+    assert np.array_equal(ad.decode_image(encoded(picture.convert("LA"), "PNG"), channels=1)[:, :, 0], grey)
+    palette = picture.quantize(16)
+    colours = np.asarray(palette.convert("RGB"))
+    assert np.array_equal(ad.decode_image(encoded(palette, "PNG", transparency=0)), colours)
+    assert np.array_equal(ad.decode_image(encoded(palette, "GIF", save_all=True, append_images=[palette])), colours)
+    other = Image.fromarray(PICTURE[::-1])
+    moving = encoded(picture, "WEBP", lossless=True, save_all=True, append_images=[other])
+    assert np.array_equal(ad.decode_image(moving), PICTURE)
+    small = encoded(Image.fromarray(SMALL[:2, :2]), "PPM")
+    assert np.array_equal(ad.decode_image(small), SMALL[:2, :2])
 
 
 def test_what_is_refused() -> None:
