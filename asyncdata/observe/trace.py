@@ -8,7 +8,6 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 from asyncdata.errors import PlanError
@@ -45,9 +44,7 @@ class Trace:
         RECORDERS.append(self._recorder)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         RECORDERS.remove(self._recorder)
         self._ended = time.perf_counter()
 

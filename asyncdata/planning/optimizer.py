@@ -160,20 +160,12 @@ def shuffle_and_repeat_fusion(node: Node) -> Node | None:
 
 def take_pushdown(node: Node) -> Node | None:
     """Take before elementwise work, so that nothing is computed only to be dropped."""
-    match node:
-        case Take(input=Node(elementwise=True) as work):
-            return work.with_inputs(dataclasses.replace(node, input=work.inputs[0]))
-        case _:
-            return None
+    return swapped(node) if isinstance(node, Take) and node.input.elementwise else None
 
 
 def skip_pushdown(node: Node) -> Node | None:
     """Skip before elementwise work, so that nothing is computed only to be dropped."""
-    match node:
-        case Skip(input=Node(elementwise=True) as work):
-            return work.with_inputs(dataclasses.replace(node, input=work.inputs[0]))
-        case _:
-            return None
+    return swapped(node) if isinstance(node, Skip) and node.input.elementwise else None
 
 
 def shard_pushdown(node: Node) -> Node | None:
@@ -182,11 +174,13 @@ def shard_pushdown(node: Node) -> Node | None:
         return None
     from asyncdata.transforms.shard import Shard
 
-    match node:
-        case Shard(input=Node(elementwise=True) as work, pad_remainder=False):
-            return work.with_inputs(dataclasses.replace(node, input=work.inputs[0]))
-        case _:
-            return None
+    moves = isinstance(node, Shard) and node.input.elementwise and not node.pad_remainder
+    return swapped(node) if moves else None
+
+
+def swapped(node: Unary) -> Node:
+    """Return a node and its input in each other's place."""
+    return node.input.with_inputs(dataclasses.replace(node, input=node.input.inputs[0]))
 
 
 def shuffle_lift(node: Node) -> Node | None:
@@ -198,7 +192,7 @@ def shuffle_lift(node: Node) -> Node | None:
         case Unary(shuffles=True, input=OneForOne(elementwise=True) as work) if not (
             node.retains_elements and isinstance(work, Called) and work.calls[-1].shrinks
         ):
-            return work.with_inputs(dataclasses.replace(node, input=work.input))
+            return swapped(node)
         case _:
             return None
 
@@ -207,15 +201,15 @@ def filter_pushdown(node: Node) -> Node | None:
     """Filter before maps that do not change the fields it reads, so that no dropped element is computed
     (reorder=True)."""
     match node:
-        case Filter(functions=(Predicate(reads=(_, *_)),), input=Prefetch() as buffer):
-            return buffer.with_inputs(dataclasses.replace(node, input=buffer.input))
+        case Filter(functions=(Predicate(reads=(_, *_)),), input=Prefetch()):
+            return swapped(node)
         case Filter(functions=(Predicate(reads=(_, *_) as fields),), input=Called() as work) if (
             work.preserves_tickets and (work.pure or work.workers is not None)
         ):
             calls = work.calls
             place = earliest(calls, fields)
             if place == 0:
-                return work.with_inputs(dataclasses.replace(node, input=work.input))
+                return swapped(node)
             if place < len(calls) and isinstance(work, (Map, Filter)) and fusible(work, node):
                 return in_one_pass(work, calls[:place] + node.functions + calls[place:])
             return None
@@ -245,7 +239,7 @@ def shrink_pushdown(node: Node) -> Node | None:
             and node.elementwise
             and all(call.shrinks for call in node.calls)
         ):
-            return buffer.with_inputs(dataclasses.replace(node, input=buffer.input))
+            return swapped(node)
         case _:
             return None
 
