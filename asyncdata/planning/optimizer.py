@@ -174,8 +174,9 @@ def shard_pushdown(node: Node) -> Node | None:
         return None
     from asyncdata.transforms.shard import Shard
 
-    moves = isinstance(node, Shard) and node.input.elementwise and not node.pad_remainder
-    return swapped(node) if moves else None
+    if isinstance(node, Shard) and node.input.elementwise and not node.pad_remainder:
+        return swapped(node)
+    return None
 
 
 def swapped(node: Unary) -> Node:
