@@ -97,27 +97,25 @@ if TYPE_CHECKING:
     from asyncdata.memory.output_buffers import empty
     from asyncdata.observe.trace import Trace, trace
     from asyncdata.options import AUTOTUNE, INFINITE_CARDINALITY, UNKNOWN_CARDINALITY, Options
-    from asyncdata.readers import (
-        ArrayRecordDataset,
-        ArrowDataset,
-        EnergonDataset,
-        FixedLengthRecordDataset,
-        ImageFolderDataset,
-        JsonLinesDataset,
-        LanceDataset,
-        LeRobotDataset,
-        LitDataset,
-        MdsDataset,
-        NpyDataset,
-        ParquetDataset,
-        SafetensorsDataset,
-        TextLineDataset,
-        TfdsDataset,
-        TFRecordDataset,
-        TokenDataset,
-        WebDataset,
-        ZarrDataset,
-    )
+    from asyncdata.readers.array_record import ArrayRecordDataset
+    from asyncdata.readers.arrow import ArrowDataset
+    from asyncdata.readers.energon import EnergonDataset
+    from asyncdata.readers.fixed_length_record import FixedLengthRecordDataset
+    from asyncdata.readers.image_folder import ImageFolderDataset
+    from asyncdata.readers.json_lines import JsonLinesDataset
+    from asyncdata.readers.lance import LanceDataset
+    from asyncdata.readers.lerobot import LeRobotDataset
+    from asyncdata.readers.litdata import LitDataset
+    from asyncdata.readers.mds import MdsDataset
+    from asyncdata.readers.npy import NpyDataset
+    from asyncdata.readers.parquet import ParquetDataset
+    from asyncdata.readers.safetensors import SafetensorsDataset
+    from asyncdata.readers.text_line import TextLineDataset
+    from asyncdata.readers.tfds import TfdsDataset
+    from asyncdata.readers.tfrecord import TFRecordDataset
+    from asyncdata.readers.tokens import TokenDataset
+    from asyncdata.readers.webdataset import WebDataset
+    from asyncdata.readers.zarr import ZarrDataset
     from asyncdata.sources.stateful import Stateful
     from asyncdata.storage import CacheDir, read_file
     from asyncdata.transforms.group_by_reducer import Reducer
@@ -234,27 +232,25 @@ MODULES: Final = {
     "memory.output_buffers": ("empty",),
     "observe.trace": ("Trace", "trace"),
     "options": ("AUTOTUNE", "INFINITE_CARDINALITY", "UNKNOWN_CARDINALITY", "Options"),
-    "readers": (
-        "ArrayRecordDataset",
-        "ArrowDataset",
-        "EnergonDataset",
-        "FixedLengthRecordDataset",
-        "ImageFolderDataset",
-        "JsonLinesDataset",
-        "LanceDataset",
-        "LeRobotDataset",
-        "LitDataset",
-        "MdsDataset",
-        "NpyDataset",
-        "ParquetDataset",
-        "SafetensorsDataset",
-        "TextLineDataset",
-        "TFRecordDataset",
-        "TfdsDataset",
-        "TokenDataset",
-        "WebDataset",
-        "ZarrDataset",
-    ),
+    "readers.array_record": ("ArrayRecordDataset",),
+    "readers.arrow": ("ArrowDataset",),
+    "readers.energon": ("EnergonDataset",),
+    "readers.fixed_length_record": ("FixedLengthRecordDataset",),
+    "readers.image_folder": ("ImageFolderDataset",),
+    "readers.json_lines": ("JsonLinesDataset",),
+    "readers.lance": ("LanceDataset",),
+    "readers.lerobot": ("LeRobotDataset",),
+    "readers.litdata": ("LitDataset",),
+    "readers.mds": ("MdsDataset",),
+    "readers.npy": ("NpyDataset",),
+    "readers.parquet": ("ParquetDataset",),
+    "readers.safetensors": ("SafetensorsDataset",),
+    "readers.text_line": ("TextLineDataset",),
+    "readers.tfds": ("TfdsDataset",),
+    "readers.tfrecord": ("TFRecordDataset",),
+    "readers.tokens": ("TokenDataset",),
+    "readers.webdataset": ("WebDataset",),
+    "readers.zarr": ("ZarrDataset",),
     "sources.stateful": ("Stateful",),
     "storage": ("CacheDir", "read_file"),
     "transforms.group_by_reducer": ("Reducer",),

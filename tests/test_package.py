@@ -86,6 +86,14 @@ def test_names_are_imported_when_they_are_used() -> None:
     assert run_python(program) == "['asyncdata.lazy_names']"
 
 
+def test_a_reader_is_imported_without_the_others() -> None:
+    program = (
+        "import asyncdata, sys; asyncdata.TFRecordDataset; "
+        "print([name for name in sys.modules if name.startswith('asyncdata.readers.')])"
+    )
+    assert run_python(program) == "['asyncdata.readers.files', 'asyncdata.readers.tfrecord']"
+
+
 def test_modules_of_public_names_are_those_that_type_checkers_read() -> None:
     tree = ast.parse(Path(asyncdata.__file__).read_text(encoding="utf-8"))
     (block,) = (node for node in tree.body if isinstance(node, ast.If) and node.orelse == [] and is_typing(node.test))

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from asyncdata.dataset import Dataset
 from asyncdata.errors import PlanError
-from asyncdata.readers import ZarrDataset
+from asyncdata.readers.zarr import ZarrDataset
 from asyncdata.sources.zarr_table import open_node
 from asyncdata.storage import StorageOptions, local_path
 from asyncdata.system.optional_packages import require

@@ -21,27 +21,24 @@ from asyncdata.formats.tar import BLOCK, member_of
 from asyncdata.formats.tf_example import decode_example
 from asyncdata.formats.tfrecord import HEADER, length_intact
 from asyncdata.formats.tokens import MAGIC as TOKENS
-from asyncdata.readers import (
-    ArrayRecordDataset,
-    ArrowDataset,
-    EnergonDataset,
-    ImageFolderDataset,
-    JsonLinesDataset,
-    LanceDataset,
-    LeRobotDataset,
-    LitDataset,
-    MdsDataset,
-    NpyDataset,
-    ParquetDataset,
-    SafetensorsDataset,
-    TextLineDataset,
-    TfdsDataset,
-    TFRecordDataset,
-    TokenDataset,
-    WebDataset,
-)
-from asyncdata.readers.energon import energon_parts
+from asyncdata.readers.array_record import ArrayRecordDataset
+from asyncdata.readers.arrow import ArrowDataset
+from asyncdata.readers.energon import EnergonDataset, energon_parts
+from asyncdata.readers.image_folder import ImageFolderDataset
+from asyncdata.readers.json_lines import JsonLinesDataset
+from asyncdata.readers.lance import LanceDataset
+from asyncdata.readers.lerobot import LeRobotDataset
+from asyncdata.readers.litdata import LitDataset
 from asyncdata.readers.make_csv_dataset import make_csv_dataset
+from asyncdata.readers.mds import MdsDataset
+from asyncdata.readers.npy import NpyDataset
+from asyncdata.readers.parquet import ParquetDataset
+from asyncdata.readers.safetensors import SafetensorsDataset
+from asyncdata.readers.text_line import TextLineDataset
+from asyncdata.readers.tfds import TfdsDataset
+from asyncdata.readers.tfrecord import TFRecordDataset
+from asyncdata.readers.tokens import TokenDataset
+from asyncdata.readers.webdataset import WebDataset
 from asyncdata.sources.listing import is_pattern, matching
 from asyncdata.sources.tokens import index_path
 from asyncdata.storage import StorageOptions, is_local, is_web, local_path, read_head, store_for, without_query
