@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
-__all__ = ("Importer", "importer")
+__all__ = ("importer",)
 
 Importer = tuple[Callable[[str], Any], Callable[[], list[str]]]
 

@@ -22,16 +22,7 @@ from asyncdata.executors.process.workers import held_by
 from asyncdata.executors.workers import RemoteExecutor, Workers
 from asyncdata.system import forks
 
-__all__ = (
-    "ActorPoolHandle",
-    "ActorsBeforeCopy",
-    "RunPoolHandle",
-    "actors_of",
-    "connection",
-    "end_actors",
-    "runs_of",
-    "sent",
-)
+__all__ = ("ActorPoolHandle", "ActorsBeforeCopy", "RunPoolHandle", "actors_of", "connection", "runs_of", "sent")
 
 END_TIMEOUT: Final = 2.0
 

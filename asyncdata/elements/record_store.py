@@ -8,7 +8,7 @@ from typing import Any, Protocol, final
 from asyncdata.elements.column_store import LazyColumnStore
 from asyncdata.elements.structure import nbytes, objects
 
-__all__ = ("RecordForm", "RecordStore")
+__all__ = ("RecordStore",)
 
 
 class RecordForm(Protocol):

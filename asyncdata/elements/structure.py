@@ -35,7 +35,6 @@ from asyncdata.memory.buffer_pool import LARGE, joined
 
 __all__ = (
     "LEAVES",
-    "LeadingDimension",
     "TreeLevel",
     "are_objects",
     "as_arrays",

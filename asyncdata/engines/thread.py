@@ -30,7 +30,7 @@ from asyncdata.system.host_resources import lock_is_held, usable_cores
 from asyncdata.system.sigint import DeferredInterrupts
 from asyncdata.system.signal_handlers import start_thread
 
-__all__ = ("ThreadEngine", "new_loop", "thread_engine")
+__all__ = ("new_loop", "thread_engine")
 
 
 def thread_engine(run: RunSpec, consumer_loop: asyncio.AbstractEventLoop | None) -> ThreadEngine:

@@ -27,7 +27,7 @@ from asyncdata.runtime.source_state import SourceSnapshot
 from asyncdata.runtime.tickets import Ordinals
 from asyncdata.system import forks
 
-__all__ = ("END", "InlineBridge", "IteratorBridge", "LoopBridge", "Notify", "ReadyBuffer", "ThreadBridge")
+__all__ = ("END", "InlineBridge", "IteratorBridge", "LoopBridge", "Notify", "ThreadBridge")
 
 END: Final = object()
 

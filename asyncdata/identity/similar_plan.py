@@ -13,15 +13,7 @@ from asyncdata.graph.node import Node, nodes_of
 from asyncdata.runtime.tickets import Position
 from asyncdata.sources.file_list_digest import label_text
 
-__all__ = (
-    "StepWords",
-    "check_changes",
-    "check_order",
-    "matched_steps",
-    "rereading_step",
-    "steps_with_words",
-    "unordered_steps",
-)
+__all__ = ("check_changes", "check_order", "matched_steps", "rereading_step", "steps_with_words", "unordered_steps")
 
 FREE: Final = ("map", "filter", "skip", "from_source", "ignore_errors")
 """Steps that are not in a position; steps that only read ahead are in no account."""

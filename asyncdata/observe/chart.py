@@ -8,7 +8,7 @@ from typing import Final, TypeAlias
 
 from asyncdata.statistics.table import time_of
 
-__all__ = ("Points", "chart", "power_above", "sparkline")
+__all__ = ("chart", "power_above", "sparkline")
 
 Points: TypeAlias = Sequence[tuple[float, float]]
 """Times in seconds before now, negative, and values; newest last."""

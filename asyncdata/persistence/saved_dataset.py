@@ -37,7 +37,7 @@ from asyncdata.storage import FileLock, open_regular, sync_folder, write_atomica
 from asyncdata.system.checksum import has_checksum, with_checksum
 from asyncdata.transforms.flat_map import FlatMap
 
-__all__ = ("NextBlock", "Saved", "save")
+__all__ = ("Saved", "save")
 
 VERSION: Final = 1
 

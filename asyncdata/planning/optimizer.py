@@ -28,7 +28,7 @@ from asyncdata.transforms.repeat import Repeat
 from asyncdata.transforms.skip import Skip
 from asyncdata.transforms.take import Take
 
-__all__ = ("RULES", "Optimized", "Planner", "Rewrite", "Rule", "explained", "optimize")
+__all__ = ("RULES", "Planner", "Rewrite", "explained", "optimize")
 
 Rule: TypeAlias = Callable[[Node], Node | None]
 """Returns the replacement for a node, or `None` if the rule does not apply."""

@@ -40,7 +40,7 @@ from asyncdata.system import forks
 from asyncdata.system.signal_handlers import start_thread
 from asyncdata.transforms.cache import Cache
 
-__all__ = ("PipelineClient", "client_of")
+__all__ = ("client_of",)
 
 END_TIMEOUT: Final = 2.0
 ADVICE: Final = (

@@ -17,15 +17,7 @@ from asyncdata.transforms.map import Map
 from asyncdata.transforms.prefetch import Prefetch
 from asyncdata.transforms.repeat import Repeat
 
-__all__ = (
-    "GuardedElement",
-    "UnreadableElement",
-    "guarded",
-    "ignoring",
-    "is_certainly_readable",
-    "sendable",
-    "transfer_of",
-)
+__all__ = ("UnreadableElement", "guarded", "ignoring", "is_certainly_readable", "sendable", "transfer_of")
 
 LEAVES: Final = frozenset(
     {type(None), bool, int, float, complex, str, bytes, bytearray, RemoteError}

@@ -16,7 +16,7 @@ from asyncdata.runtime.block import Block, Failure
 from asyncdata.runtime.queue import BlockQueue, BufferSize, LoopSignal, ThreadSignal
 from asyncdata.runtime.tickets import Position, Start, Ticket, Tickets
 
-__all__ = ("GoneError", "MessageTarget", "RemoteBlockQueue", "RunReference")
+__all__ = ("GoneError", "RemoteBlockQueue", "RunReference")
 
 
 UNREADABLE: Final = "the element came from the pipeline's process, and cannot be unpickled in this process"

@@ -16,7 +16,7 @@ from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 from asyncdata.storage.base import Entry, Runner, Stream
 from asyncdata.storage.request_limit import Limit
 
-__all__ = ("LARGEST_PART", "Ahead", "ObjectPart", "PartReader", "ReadAhead")
+__all__ = ("LARGEST_PART", "Ahead", "ObjectPart", "ReadAhead")
 
 T = TypeVar("T")
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 from zlib import crc32
 
-__all__ = ("checksum_of", "has_checksum", "with_checksum")
+__all__ = ("has_checksum", "with_checksum")
 
 NAME: Final = "checksum"
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from pkgutil import iter_modules
 from typing import Final, Protocol
 
-__all__ = ("IMPORTING", "ForkAware", "lock", "never_finalize", "register")
+__all__ = ("IMPORTING", "lock", "never_finalize", "register")
 
 
 class ForkAware(Protocol):

@@ -31,7 +31,7 @@ from asyncdata.runtime.tickets import (
 )
 from asyncdata.transforms.padded_batch import Padding
 
-__all__ = ("BucketByTokenCount", "TokenBucketer")
+__all__ = ("BucketByTokenCount",)
 
 METHOD: Final = "bucket_by_token_count"
 OVERLONG: Final = ("error", "drop", "keep")

@@ -25,7 +25,7 @@ from asyncdata.runtime.resharding import Resharding, listed
 from asyncdata.runtime.tickets import END, Position, SelectedTickets, Start, Ticket, Tickets
 from asyncdata.transforms.keyed import Labeller
 
-__all__ = ("Distinct", "canonical", "key_digest")
+__all__ = ("Distinct", "canonical")
 
 DIGEST: Final = 12
 """Bytes of a key that are remembered: among a billion keys two are taken for one with a chance of 1 in 10¹¹."""

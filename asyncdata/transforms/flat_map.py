@@ -29,7 +29,7 @@ from asyncdata.transforms.inner_datasets import (
 from asyncdata.transforms.interleave_inputs import CycleSlot, Elsewhere, ParallelInputs
 from asyncdata.transforms.interleave_position import InterleavePosition
 
-__all__ = ("Catalog", "FlatMap")
+__all__ = ("FlatMap",)
 
 
 AT_ONCE: Final = 256

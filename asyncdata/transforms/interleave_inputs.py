@@ -24,7 +24,7 @@ from asyncdata.sources.random_access import InMemorySource, is_row
 from asyncdata.transforms.inner_datasets import check_resumable, inner_plan, seeds_below
 from asyncdata.transforms.interleave_position import InterleavePosition, SlotState
 
-__all__ = ("CycleSlot", "Elsewhere", "Inputs", "ParallelInputs", "ReaderSlot", "Refused", "SerialInputs")
+__all__ = ("CycleSlot", "Elsewhere", "Inputs", "ParallelInputs", "Refused", "SerialInputs")
 
 QUICK: Final = 1e-4
 """A dataset that the function makes in fewer seconds is made while ready elements are held."""

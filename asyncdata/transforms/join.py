@@ -23,7 +23,7 @@ from asyncdata.transforms.distinct import canonical
 from asyncdata.transforms.fields import Field, check_fields, fields_of
 from asyncdata.transforms.keyed import Labeller
 
-__all__ = ("HOW", "How", "Join", "JoinKey", "KeyIndexOf", "On")
+__all__ = ("HOW", "How", "Join", "On")
 
 How = Literal["inner", "left", "exact"]
 

@@ -17,7 +17,7 @@ from asyncdata.runtime.columns import Columns, at_places, joined_columns
 from asyncdata.runtime.tickets import ExplicitTickets, Position, Ticket, Tickets
 from asyncdata.transforms.mixture_reader import Choices, DrawnBlock, DrawnPiece, MixtureReader
 
-__all__ = ("MixedTickets", "MixtureHistory", "beginning")
+__all__ = ("MixtureHistory", "beginning")
 
 Place: TypeAlias = tuple[Tickets, int]
 """The position of an input: after so many elements of some tickets."""

@@ -17,7 +17,6 @@ from asyncdata.graph.node import Planned
 __all__ = (
     "ENDLESS",
     "Schedule",
-    "StepWeights",
     "Weights",
     "WeightsByStep",
     "WeightsGiven",

@@ -28,7 +28,7 @@ from asyncdata.runtime.resharding import Resharding, named, replaying_tickets
 from asyncdata.runtime.tickets import END, ExplicitTickets, Position, ReplayedTickets, Start, Ticket, Tickets
 from asyncdata.transforms.token_rows import FIELDS, Piece, RowLayout, Tokens
 
-__all__ = ("PackSequences", "Packer", "is_cut")
+__all__ = ("PackSequences", "is_cut")
 
 CUT: Final = "cut"
 """Marks the ticket of a part of a sequence: (CUT, the sequence's, start, stop)."""

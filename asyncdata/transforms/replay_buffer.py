@@ -27,7 +27,7 @@ from asyncdata.runtime.tickets import END, ExplicitTickets, Position, Start, Tic
 from asyncdata.transforms.concatenate import from_parts
 from asyncdata.transforms.keyed import Labeller
 
-__all__ = ("ReplayBuffer", "SampleFrom", "replayed")
+__all__ = ("ReplayBuffer", "replayed")
 
 SampleFrom = Literal["fifo", "uniform", "priority"]
 

@@ -43,7 +43,7 @@ from asyncdata.transforms.concatenate import from_parts
 from asyncdata.transforms.repeat import in_turn, turn_and_places
 from asyncdata.transforms.shuffle_buffer import ColumnBuffer
 
-__all__ = ("BufferOrder", "DrainOrder", "Shuffle", "ShuffleRepeat", "Shuffler", "drain_order", "slots")
+__all__ = ("BufferOrder", "DrainOrder", "Shuffle", "ShuffleRepeat", "drain_order", "slots")
 
 AT_ONCE: Final = 1 << 16
 """So many exchanges are computed again at once."""
