@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from operator import index
 from os import PathLike
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, cast
 
 from asyncdata.devices.choice import kind_of
 from asyncdata.errors import PlanError, ResumeError
@@ -27,9 +27,16 @@ from asyncdata.torch.torchdata_states import is_of_torchdata, state_of_torchdata
 from asyncdata.torch.worker_process import LoaderWorker, workers_of
 from asyncdata.torch.worker_run import RunSetup, WorkerPosition
 
-__all__ = ("DataLoader",)
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar  # type checkers have it; typing's takes a default from Python 3.13 on
 
-T = TypeVar("T")
+    T = TypeVar("T", default=Any)
+else:
+    from typing import TypeVar
+
+    T = TypeVar("T")
+
+__all__ = ("DataLoader",)
 
 
 class DataLoader(Base, Generic[T]):
@@ -45,6 +52,10 @@ class DataLoader(Base, Generic[T]):
     >>> for batch in loader:  # doctest: +SKIP
     ...     state = loader.state_dict()
     """
+
+    batch_size: Any
+    batch_sampler: Any
+    sampler: Any
 
     def __init__(
         self,
@@ -69,8 +80,7 @@ class DataLoader(Base, Generic[T]):
         device: Any = None,
         record: str | PathLike[str] | None = None,
     ) -> None:
-        Base.__init__(
-            self,
+        cast("Any", super()).__init__(
             dataset,
             batch_size,
             shuffle,
@@ -105,7 +115,7 @@ class DataLoader(Base, Generic[T]):
         self._skipped = 0
         self.sampler_attributes = SamplerAttributes(self.index_sampler, dataset)
 
-    def __iter__(self) -> Epoch[T]:
+    def __iter__(self) -> Epoch[T]:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Begin the next epoch, or continue in that of a loaded state."""
         return self._get_iterator()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -38,7 +38,12 @@ collate_module: Final[Any] = require("torch.utils.data._utils.collate", "asyncda
 pin_module: Final[Any] = require("torch.utils.data._utils.pin_memory", "asyncdata.torch")
 Kinds: Final[Any] = getattr(loader_module, "_DatasetKind")  # noqa: B009
 
-Base: Any = loader_module.DataLoader
+if TYPE_CHECKING:
+    from torch.utils.data import DataLoader as TorchLoader
+
+    Base = TorchLoader[Any]
+else:
+    Base = loader_module.DataLoader
 """PyTorch's DataLoader, which checks the arguments and makes the samplers."""
 
 BaseSampler: Any = torch.utils.data.BatchSampler
