@@ -19,6 +19,7 @@ from asyncdata.torch.sampler_attributes import attributes
 __all__ = (
     "GlobalStates",
     "Snapshot",
+    "generators_in",
     "generators_of",
     "global_states",
     "mark_of_globals",
@@ -34,6 +35,10 @@ Snapshot = dict[str, Any]
 
 GlobalStates = tuple[bytes, tuple[Any, ...], tuple[Any, ...]]
 """The states of the global generators of torch (CPU), Python and NumPy."""
+
+CPU: Final = torch.device("cpu")
+
+KINDS: Final = (torch.Generator, random.Random, np.random.RandomState, np.random.Generator)
 
 MT19937_BYTES: Final = 2500
 """The size of the state of NumPy's global generator: 624 words and a place."""
@@ -117,9 +122,9 @@ def wrapped(value: object) -> Any:
     """Return a generator with `get` and `set`; `None` for any other object."""
     if isinstance(value, torch.Generator):
         return TorchGenerator(value)
-    if isinstance(value, random.Random):
+    if isinstance(value, random.Random) and not isinstance(value, random.SystemRandom):
         return PythonGenerator(value)
-    if isinstance(value, (np.random.RandomState, np.random.Generator)):
+    if isinstance(value, KINDS[2:]):
         return NumPyGenerator(value)
     return None
 
@@ -139,6 +144,12 @@ def generators_of(sampler: object, given: object) -> dict[str, Any]:
             seen.add(id(value))
             found[name] = generator
     return found
+
+
+def generators_in(names: Mapping[str, object]) -> dict[str, Any]:
+    """Return the generators of this processor among the globals of a module."""
+    found = {name: wrapped(value) for name, value in [*names.items()] if issubclass(type(value), KINDS)}
+    return {name: one for name, one in found.items() if one and getattr(one.generator, "device", CPU) == CPU}
 
 
 def snapshot(generators: Mapping[str, Any]) -> Snapshot:

@@ -17,6 +17,7 @@ from typing import Any, Final, cast
 import numpy as np
 
 from asyncdata.executors.retry import MAINS
+from asyncdata.torch.generators import Snapshot, generators_in, snapshot
 from asyncdata.torch.internals import collate_functions, take_collate_functions, torch
 
 __all__ = ("ProcessSettings", "is_own")
@@ -58,6 +59,10 @@ class ProcessSettings:
             (module, name): getattr(sys.modules[module], name) for module, name in OF_LIBRARIES if module in sys.modules
         }
         self.globals = {name: found for name, module in own_modules() if (found := settings_of(module))}
+        self.generators = {
+            name: snapshot(found) for name, module in own_modules() if (found := generators_in(vars(module)))
+        }
+        """The states of the random number generators that are globals of the program's modules."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         return begun, (self.environment, self.path), self.__dict__
@@ -74,6 +79,22 @@ class ProcessSettings:
         for module, found in self.globals.items():
             if module in sys.modules:
                 set_globals(vars(sys.modules[module]), found)
+        self.set_generators(self.generators)
+
+    def generator_states(self) -> dict[str, Snapshot]:
+        """Return the states that the generators in the program's modules have in this process now."""
+        found = {
+            module: generators_in(vars(sys.modules[module])) for module in self.generators if module in sys.modules
+        }
+        return {module: snapshot(generators) for module, generators in found.items()}
+
+    def set_generators(self, states: Mapping[str, Snapshot]) -> None:
+        """Set those generators; they stay the objects that they are."""
+        for module, found in states.items():
+            own = generators_in(vars(sys.modules[module])) if module in sys.modules else {}
+            for name, generator in own.items():
+                if name in found:
+                    generator.set(found[name])
 
     def apply_modes(self) -> None:
         """Set PyTorch's modes as they were in the other process."""

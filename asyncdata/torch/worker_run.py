@@ -22,7 +22,7 @@ from asyncdata.runtime.state_values import from_json_value, to_json_value
 from asyncdata.sources.hugging_face_streams import begin_again, forgets_its_buffer
 from asyncdata.sources.stateful import Stateful, takes_others
 from asyncdata.torch.collation import stacking_in_place
-from asyncdata.torch.generators import GlobalStates, global_states, mark_of_globals, set_global_states
+from asyncdata.torch.generators import GlobalStates, Snapshot, global_states, mark_of_globals, set_global_states
 from asyncdata.torch.held_state import digest_of_state
 from asyncdata.torch.internals import is_iterable, make_fetcher, numpy_seed, set_worker_info, torch, worker_info
 from asyncdata.torch.process_settings import ProcessSettings
@@ -236,7 +236,8 @@ class StandIn:
         if self.before is None:
             return None
         run = self.runs.setdefault(request.worker, WorkerRun(self.setup))
-        own, threads = global_states(), torch.get_num_threads()
+        settings = self.setup.settings
+        own, modules, threads = global_states(), settings.generator_states(), torch.get_num_threads()
         torch.set_num_threads(1)  # as workers have; more would wait for cores on which the workers start
         try:
             reply = run.fetch(request)
@@ -248,8 +249,10 @@ class StandIn:
             run.states = global_states()
             ACTIVE.clear()
             set_global_states(own)
+            drawn = settings.generator_states() != modules
+            settings.set_generators(modules if drawn else {})
             set_worker_info(None)
-        return reply if self.remembered() == self.before else None
+        return None if drawn or self.remembered() != self.before else reply
 
 
 class WorkerRun:
@@ -263,6 +266,8 @@ class WorkerRun:
         self.fetcher: Any = None
         self.info: Any = None
         self.states: GlobalStates | None = None
+        self.modules: dict[str, Snapshot] = {}
+        """The states of the generators in modules of the program, where another run has others."""
         self.start: GlobalStates | None = None
         self.drawn = False
         """Whether the global generators were drawn from since they were seeded."""
@@ -298,10 +303,11 @@ class WorkerRun:
         if ACTIVE and ACTIVE[0] is self:
             return
         if ACTIVE:
-            ACTIVE[0].states = global_states()
+            ACTIVE[0].states, ACTIVE[0].modules = global_states(), ACTIVE[0].setup.settings.generator_states()
         ACTIVE[:] = [self]
         if self.states is not None:
             set_global_states(self.states)
+            self.setup.settings.set_generators(self.modules)
         set_worker_info(self.info)
         self.setup.settings.apply_modes()
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import random
 from argparse import Namespace
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,6 +36,32 @@ config = Config(size=1, inner=Config(depth=1))
 same_config = config
 arguments = Namespace(name="a")
 sizes = Sizes()
+
+
+generator = torch.Generator()
+numbers = np.random.default_rng(1)
+python = random.Random(2)
+
+
+class Drawing(Dataset[Any]):
+    """Draws from the generators of this module, as its sampler does."""
+
+    def __len__(self) -> int:
+        return 8
+
+    def __getitem__(self, index: int) -> Any:
+        return index, torch.rand(1, generator=generator).item(), float(numbers.random()), python.random()
+
+
+class Drawn:
+    """A sampler in another order each time."""
+
+    def __len__(self) -> int:
+        return 8
+
+    def __iter__(self) -> Iterator[int]:
+        for place in torch.randperm(8, generator=generator).tolist():
+            yield (place + int(numbers.integers(8)) + python.randrange(8)) % 8
 
 
 def default_width(of: Sizes = sizes) -> int:

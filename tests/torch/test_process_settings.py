@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import sys
 from collections.abc import Iterator
 from typing import Any, cast
@@ -10,9 +11,12 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image, ImageFile
+from torch.utils.data import DataLoader as TorchLoader
+from torch.utils.data import SubsetRandomSampler
 from torch.utils.data._utils import collate
 
 from asyncdata.torch import DataLoader
+from asyncdata.torch.generators import generators_of
 from asyncdata.torch.process_settings import MOST, ProcessSettings, count_of, set_globals, settings_of
 from tests.torch import settings
 from tests.torch.datasets import Sample, started
@@ -135,3 +139,29 @@ def test_a_mode_that_a_worker_has_is_not_set_again(monkeypatch: pytest.MonkeyPat
     given.deterministic = True
     given.apply_modes()
     assert set_modes.__self__ == [True]
+
+
+def drawn(loader: type, **given: Any) -> str:
+    """Batches of three epochs, the last two by turns with those of another loader."""
+    settings.generator.manual_seed(3)
+    settings.numbers.bit_generator.state = np.random.default_rng(4).bit_generator.state
+    settings.python.seed(5)
+    loaders = [loader(settings.Drawing(), 2, sampler=settings.Drawn(), num_workers=2, **given) for _ in range(2)]
+    found: list[Any] = [*loaders[0], *zip(*loaders, strict=True)]
+    return repr((found, settings.generator.get_state().tolist(), settings.numbers.random(), settings.python.random()))
+
+
+@pytest.mark.parametrize("given", [{}, {"persistent_workers": True}])
+def test_workers_draw_from_generators_of_modules_as_forked_ones(given: dict[str, Any]) -> None:
+    torch.manual_seed(1)
+    expected = drawn(TorchLoader, **given)
+    if not given:
+        started(2)  # else the first batches are made in this process, and again in workers
+    torch.manual_seed(1)
+    assert drawn(DataLoader, **given) == expected
+
+
+def test_a_generator_without_a_state_is_none_of_a_sampler() -> None:
+    sampler = SubsetRandomSampler(range(3))
+    sampler.generator = random.SystemRandom()
+    assert [*generators_of(sampler, None)] == ["torch", "python", "numpy"]
