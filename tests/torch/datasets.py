@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import queue
 import random
 import threading
 import time
@@ -244,11 +245,27 @@ class ReadOnce(Stream):
 
 
 class Unsendable(Numbers):
-    """Holds a lock."""
+    """Holds a lock that is held."""
 
     def __init__(self) -> None:
         super().__init__()
         self.lock = threading.Lock()
+        self.lock.acquire()
+
+
+class Guarded(Numbers):
+    """Holds locks that are free, and what is made of them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.locks: list[Any] = [threading.Lock(), threading.RLock(), threading.Condition(), threading.Semaphore(2)]
+        self.same = self.locks[0]
+        self.queue: queue.Queue[int] = queue.Queue()
+
+    def __getitem__(self, index: int) -> int:
+        with self.locks[0], self.locks[1], self.locks[1], self.locks[2], self.locks[3]:
+            self.queue.put(index + self.same.locked())
+            return self.queue.get()
 
 
 CALLS: list[int] = []

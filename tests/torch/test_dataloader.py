@@ -27,6 +27,7 @@ from tests.torch.datasets import (
     Delegating,
     DrawingGlobally,
     EagerSampler,
+    Guarded,
     LazySampler,
     Nested,
     Noisy,
@@ -350,6 +351,13 @@ def test_an_interrupt_while_a_batch_is_made_here_loses_none(monkeypatch: pytest.
     with pytest.raises(KeyboardInterrupt):
         next(batches)
     assert [*batches] == [[4, 5], [6, 7]]
+
+
+def test_free_locks_of_a_dataset_are_new_ones_in_workers() -> None:
+    started(2)
+    loader = DataLoader(Guarded(), 4, num_workers=2, collate_fn=numbers_of)
+    assert [*loader] == [[1, 2, 3, 4], [5, 6, 7, 8], [9, 10, 11]]
+    assert not loader.dataset.same.locked()
 
 
 def test_a_dataset_that_delegates_to_another_one_reaches_workers() -> None:

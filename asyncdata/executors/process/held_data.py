@@ -6,6 +6,7 @@ import ctypes
 import io
 import mmap
 import os
+import threading
 from bisect import bisect_right
 from collections.abc import Sequence
 from functools import cached_property
@@ -28,6 +29,8 @@ LARGE: Final = 1 << 20
 
 SPARSE: Final = 2
 """An array whose elements lie in more than so many times its bytes is packed first, as a column of a table."""
+
+LOCKS: Final[dict[type[Any], Any]] = {type(made()): made for made in (threading.Lock, threading.RLock)}
 
 OWN: Final = "memfd:asyncdata"
 """The name of this package's own shared memory."""
@@ -190,7 +193,8 @@ class HeldDataPickler(ByValuePickler):
     """Pickles a function, or a plan, with the memory of large arrays and tensors apart, or mapped again.
 
     Those of functions are read-only where they arrive, tensors private: what one worker writes no other one sees. With
-    `private` arrays are private too. What goes `elsewhere`, to another machine, can map nothing of this one.
+    `private` arrays are private too, and locks that are free are new ones. What goes `elsewhere`, to another machine,
+    can map nothing of this one.
     """
 
     def __init__(self, functions: bool = True, private: bool = False, elsewhere: bool = False) -> None:
@@ -226,6 +230,8 @@ class HeldDataPickler(ByValuePickler):
             found = small_storage, (bytearray(ctypes.string_at(obj.data_ptr(), obj.nbytes())),)
         elif is_plain_tensor(obj):
             return in_storage(obj)
+        elif self.private and kind in LOCKS and is_free(obj):
+            return LOCKS[kind], ()
         elif is_tensor(obj) and is_dense(obj) and is_large_storage(obj.untyped_storage()):
             return tensor_in_storage(obj)
         else:
@@ -311,6 +317,14 @@ class HeldDataPickler(ByValuePickler):
             return storage_of, (memory, span.address - memory.address, span.size)
         self.parts.apart.add(span)
         return storage_of, (PickleBuffer(span.block()), 0, span.size)
+
+
+def is_free(lock: Any) -> bool:
+    """Return whether nobody else holds a lock: a forked process, too, would have one of its own that is free."""
+    free: bool = lock.acquire(blocking=False)
+    if free:
+        lock.release()
+    return free
 
 
 def root_of(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
