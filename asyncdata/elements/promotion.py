@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from asyncdata.errors import StructureError
 
-__all__ = ("check_table", "in_one_dtype", "unchanged")
+__all__ = ("check_integers", "check_table", "in_one_dtype", "unchanged")
 
 Array = npt.NDArray[Any]
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, cast
 
 import numpy as np
+import numpy.typing as npt
 
 from asyncdata.elements.validation import check_unmasked
 from asyncdata.errors import StructureError
@@ -117,8 +118,12 @@ def npy(value: Any) -> bytes:
     if not isinstance(value, (np.ndarray, np.generic)):
         raise TypeError(f"an array is needed, got {type(value).__name__}")
     check_unmasked(value, "the array")
+    array: npt.NDArray[Any] = np.asarray(cast("Any", value))
+    kind = array.dtype
+    if not kind.hasobject and np.lib.format.descr_to_dtype(np.lib.format.dtype_to_descr(kind)) != kind:
+        raise TypeError(f"a dtype of another package, {kind}, would be lost: convert it with astype in a map")
     file = io.BytesIO()
-    np.lib.format.write_array(file, np.asarray(cast("Any", value)), allow_pickle=False)
+    np.lib.format.write_array(file, array, allow_pickle=False)
     return file.getvalue()
 
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from functools import cache
 from math import prod
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, cast
 
 import numpy as np
 
-from asyncdata.elements.promotion import unchanged
+from asyncdata.elements.promotion import check_integers, unchanged
 from asyncdata.elements.validation import check_dtype, check_unmasked
 from asyncdata.errors import DataLossError, PlanError, StructureError
 from asyncdata.system import forks
@@ -169,8 +169,9 @@ class VarLenFeature:
 def make_example(features: Mapping[str, Any]) -> bytes:
     """Return a serialized tf.Example of `features`.
 
-    A value is bytes, str, an int, a float, a bool, or a list or array of those. Floats become float32, arrays lose
-    their shape, as tf.Example has only lists.
+    A value is bytes, str, an int, a float, a bool, or a list or array of those. Floats are rounded to float32,
+    arrays lose their shape, as tf.Example has only lists. A `StructureError` says what float32 cannot hold: a float
+    beyond its range, an integer in a list of floats.
 
     >>> decode_example(make_example({"label": 3, "name": "ada", "weights": [0.5, 2.0]}))
     {'label': array([3]), 'name': array([b'ada'], dtype=object), 'weights': array([0.5, 2. ], dtype=float32)}
@@ -300,8 +301,20 @@ def flatten(value: Any) -> tuple[str | None, list[Any]]:
         return None, []
     if array.dtype.kind not in KIND_OF:
         raise TypeError(f"a tf.Example holds bytes, floats and integers, not {array.dtype}")
+    if array.dtype.kind == "f":
+        check_float32(value, array)
     numbers = array.astype(np.int64) if array.dtype.kind == "b" else array  # protobuf refuses a bool for an int
     return KIND_OF[array.dtype.kind], numbers.ravel().tolist()
+
+
+def check_float32(value: Any, array: Array) -> None:
+    """Raise for floats beyond those of 32 bits, and for integers in a list that would be others."""
+    with np.errstate(over="ignore"):
+        stored = array.astype(np.float32)
+    if (np.isinf(stored) != np.isinf(array)).any():
+        raise OverflowError("a tf.Example holds floats of 32 bits, and this one would be infinite")
+    if isinstance(value, list):
+        check_integers(cast("list[Any]", value), stored)
 
 
 def as_bytes(item: Any) -> bytes:

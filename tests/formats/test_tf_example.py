@@ -227,6 +227,20 @@ class TestBatch:
             assert caught.value.__notes__ == ["in example 1 of the batch"]
 
 
+@pytest.mark.parametrize(
+    "value", [1e300, np.array([1, -1e39]), [2**24 + 1, 0.5], [[0.5, np.int32(2**24 + 1)]], 2.0**128]
+)
+def test_numbers_that_floats_of_32_bits_would_change_are_refused(value: Any) -> None:
+    with pytest.raises(StructureError, match=r"feature 'x': .*(infinite|in a list would change as float32)"):
+        make_example({"x": value})
+
+
+def test_floats_of_32_bits_are_rounded() -> None:
+    value = [0.1, float("inf"), float("nan"), 2**24, 3.4e38]
+    found = decode_example(make_example({"x": value}))["x"]
+    assert np.array_equal(found, np.array(value, np.float32), equal_nan=True)
+
+
 def test_a_record_for_a_batch_and_features_of_others_are_errors_that_say_so() -> None:
     example = make_example({"a": 1})
     for parse, records in ((parse_example, example), (parse_single_example, [example])):

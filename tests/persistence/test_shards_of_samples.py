@@ -106,6 +106,15 @@ def test_what_would_not_be_read_as_it_is_written(tmp_path: Path, wrong: Any, mes
     assert visible(tmp_path) == []
 
 
+@pytest.mark.integrations
+@pytest.mark.parametrize("name", ["bfloat16", "float8_e4m3fn", "int4"])
+def test_dtypes_that_npy_would_lose_are_refused(tmp_path: Path, name: str) -> None:
+    kind = getattr(pytest.importorskip("ml_dtypes"), name)
+    for place, array in enumerate((np.ones(2, kind), np.ones((), kind)[()], np.zeros(2, [("a", kind)]))):
+        with pytest.raises(StructureError, match=f"a dtype of another package, .*{name}.*, would be lost"):
+            ad.Dataset.from_iterable([{"__key__": "a", "npy": array}]).write_webdataset(tmp_path / str(place))
+
+
 def test_samples_that_would_be_read_as_parts_of_one_are_refused(tmp_path: Path) -> None:
     rows = [{"__key__": "a", "txt": ""}, {"__key__": "b", "txt": ""}, {"__key__": "a", "txt": "again"}]
     names = ad.Dataset.from_list(rows).write_webdataset(tmp_path / "whole")
