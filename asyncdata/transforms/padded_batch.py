@@ -277,7 +277,8 @@ def filled(arrays: list[Array], target: tuple[int, ...], value: Any, at_the_end:
     elif value is None and dtype.kind != "O":
         out = np.zeros(shape, dtype)
     else:
-        out = np.full(shape, empty_like(arrays) if value is None else fitting(value, dtype, where), dtype)
+        out = np.empty(shape, dtype)
+        out.fill(empty_like(arrays) if value is None else fitting(value, dtype, where))
     if len(target) == 1:
         places, start = out.reshape(-1), 0
         for array in arrays:
@@ -317,7 +318,7 @@ def filled_tensors(column: Sequence[Any], shape: Sequence[int], value: Any) -> A
     if value is not None:
         try:
             held = torch.as_tensor(value, dtype=dtype, device="cpu")
-            same = not held.ndim and np.array_equal(held.item(), value, equal_nan=dtype.is_floating_point)
+            same = not held.ndim and is_equal(np.asarray(held.item()), value)
         except (RuntimeError, TypeError, ValueError, OverflowError):
             held, same = None, False
         if not same:
@@ -336,6 +337,14 @@ def empty_like(arrays: list[Array]) -> Any:
     return type(first)() if isinstance(first, (str, bytes)) else None
 
 
+def is_equal(held: Array, value: Any) -> bool:
+    """Return whether a padding value is unchanged as a number of an array, as integers are not in all floats."""
+    given = np.asarray(value)
+    if given.dtype.kind in "iu":
+        return given.ndim == 0 and bool(held.item() == given.item())
+    return np.array_equal(held, given, equal_nan=held.dtype.kind in "fcmM")
+
+
 def fitting(value: Any, dtype: np.dtype[Any], where: str) -> Any:
     """Return a padding value that a dtype can hold exactly, as it is; `StructureError` if it cannot."""
     if dtype.kind == "O":
@@ -343,7 +352,7 @@ def fitting(value: Any, dtype: np.dtype[Any], where: str) -> Any:
     try:
         with np.errstate(invalid="ignore", over="ignore"):
             held = np.asarray(value).astype(dtype)
-        same = held.ndim == 0 and np.array_equal(held, value, equal_nan=dtype.kind in "fcmM")
+        same = held.ndim == 0 and is_equal(held, value)
     except (TypeError, ValueError, OverflowError):
         same = False
     if not same:

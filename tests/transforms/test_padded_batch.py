@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -133,14 +134,35 @@ def test_a_value_fills_up_instead() -> None:
     assert np.isnan(batch_of([1.0], [2.0, 3.0], padding_values=np.nan)[0, 1])
     assert batch_of(["a"], [], padding_values="<pad>").tolist() == [["a"], ["<pad>"]]
     assert batch_of(np.array([1], "uint8"), np.array([], "uint8"), padding_values=255).dtype == np.uint8
+    assert batch_of([1.5], [], padding_values=np.int64(2**53)).tolist() == [[1.5], [2.0**53]]
+    seconds = np.array([1], "m8[s]")
+    assert batch_of(seconds, seconds[:0], padding_values=np.timedelta64(2, "s")).astype(int).tolist() == [[1], [2]]
+
+
+@pytest.mark.parametrize("value", [b"\0", b"z\0", "\0"])
+@pytest.mark.parametrize("kind", [list, np.array])
+def test_zeros_at_the_end_of_padding_stay(value: Any, kind: Any) -> None:
+    text = type(value)()
+    assert batch_of(kind([text, text]), kind([text]), padding_values=value).tolist() == [[text, text], [text, value]]
 
 
 @pytest.mark.parametrize(
     ("dtype", "value"),
-    [("int64", 0.5), ("uint8", -1), ("int8", 200), ("int64", "x"), ("?", 2), ("int8", np.nan), ("float16", 70_000)],
+    [
+        ("int64", 0.5),
+        ("uint8", -1),
+        ("int8", 200),
+        ("int64", "x"),
+        ("?", 2),
+        ("int8", np.nan),
+        ("float16", 70_000),
+        ("float64", 2**53 + 1),
+        ("complex64", 2**24 + 1),
+        ("timedelta64[s]", 5),
+    ],
 )
 def test_a_value_that_the_dtype_cannot_hold_is_refused(dtype: str, value: Any) -> None:
-    with pytest.raises(ad.StructureError, match=f"{value!r} does not fit {np.dtype(dtype)}"):
+    with pytest.raises(ad.StructureError, match=re.escape(f"{value!r} does not fit {np.dtype(dtype)}")):
         batch_of(np.zeros(1, dtype), np.zeros(2, dtype), padding_values=value)
 
 
