@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from typing import Any, Final, cast
 
 import numpy as np
@@ -97,22 +98,32 @@ def unchanged(value: Any) -> Array:
         raise masked_in_list() from None
     kind = array.dtype.kind
     floats = kind in "fc" and not np.isfinite(array).all()
-    if any(isinstance(one, np.ma.MaskedArray) for one in members(items, array.ndim - (not floats and kind != "c"))):
+    if has_masked(items, array.ndim - (not floats and kind != "c")):
         raise masked_in_list()
     if kind in "mMV":
-        leaves = [np.asarray(one) for one in members(items, array.ndim) if not isinstance(one, (list, tuple))]
-        in_one_dtype(leaves, "a value", "list")
+        in_one_dtype([*map(np.asarray, members(items))], "a value", "list")
     elif kind in "fc":
         check_integers(items, array)
     return array
 
 
-def members(value: Any, levels: int) -> Iterator[Any]:
-    """Yield what a list holds, and what the lists in it hold, so many levels deep."""
-    for one in value if levels else ():
-        yield one
+def has_masked(value: Sequence[Any], levels: int) -> bool:
+    """Return whether a list, or a list in it, so many levels deep, holds a masked array."""
+    if not levels:
+        return False
+    if any(issubclass(kind, np.ma.MaskedArray) for kind in set(map(type, value))):
+        return True
+    lists = [cast("Sequence[Any]", one) for one in value if isinstance(one, (list, tuple))] if levels > 1 else []
+    return has_masked([*chain.from_iterable(lists)], levels - 1)
+
+
+def members(value: Sequence[Any]) -> Iterator[Any]:
+    """Yield what a list, and the lists in it, hold."""
+    for one in value:
         if isinstance(one, (list, tuple)):
-            yield from members(one, levels - 1)
+            yield from members(cast("Sequence[Any]", one))
+        else:
+            yield one
 
 
 def masked_in_list() -> StructureError:

@@ -155,7 +155,7 @@ def held(value: Any, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
         return held_record(value, dtype)
     given = np.asarray(value, object) if dtype.kind in "OT" else unchanged(value)
     with np.errstate(over="raise", invalid="raise"):
-        array = np.asarray(value, dtype=dtype)
+        array = np.asarray(given if given.dtype.kind in "biuf" else value, dtype=dtype)
         if dtype.kind in "mM":
             check_times(given if given.dtype.kind not in "OUS" else np.asarray(value, dtype.kind + "8"), array)
         elif dtype.kind == "T" or dtype.type is np.void:
@@ -208,6 +208,8 @@ def check_held(given: npt.NDArray[Any], array: npt.NDArray[Any]) -> None:
     textual = kind in "USTmM" or (kind == "O" and any(isinstance(one, (str, bytes)) for one in given.flat))
     if textual or (dtype.kind == "b" != kind and given.size) or (kind == "c" != dtype.kind):
         raise ValueError(f"{'a string' if textual and kind not in 'mM' else given.dtype} is not {dtype}")
+    if dtype.kind in "fc" and kind != "V":
+        return  # NumPy raises for what they cannot hold
     if kind == "V" or dtype.kind == "V":  # numbers of ml_dtypes
         given, array = given.astype(np.float64), array.astype(np.float64)
     exact = kind == "O" or ((np.isfinite(given) == np.isfinite(array)) & (np.isnan(given) == np.isnan(array)))
