@@ -97,8 +97,8 @@ def unchanged(value: Any) -> Array:
     except np.ma.MaskError:
         raise masked_in_list() from None
     kind = array.dtype.kind
-    floats = kind in "fc" and not np.isfinite(array).all()
-    if has_masked(items, array.ndim - (not floats and kind != "c")):
+    hidden = kind in "fc" and (array.dtype.itemsize > 8 or not np.isfinite(array).all())  # NaN, or a number
+    if has_masked(items, array.ndim - (not hidden)):
         raise masked_in_list()
     if kind in "mMV":
         in_one_dtype([*map(np.asarray, members(items))], "a value", "list")

@@ -329,6 +329,7 @@ MASK: Any = np.ma.masked_array([1, 2], [True, False])
         ([np.timedelta64(3, "s"), np.datetime64("2020")], "would change as datetime64"),
         ([1, np.ma.masked], "is masked"),
         ([1j, np.ma.masked], "is masked"),
+        ([np.longdouble(1), np.ma.masked], "is masked"),
         ([1, MASK[:1].reshape(())], "is masked"),
         ([[1, 2], MASK], "is masked"),
     ],
