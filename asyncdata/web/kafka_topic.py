@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain
+from math import inf
 from typing import Any, Final, NamedTuple, TypeAlias, cast, final
 
 from asyncdata.errors import DataLossError, PlanError, ResumeError
@@ -240,7 +241,7 @@ class KafkaReader:
         """The offset up to which the unread records of a partition were removed."""
         self.consumer: Any = None
         self.refreshed = 0.0
-        """When the broker was last asked for partitions, by the loop's clock."""
+        """When the broker was last asked for partitions, by the loop's clock; `inf` to ask for none."""
         self.stopped = asyncio.Event()
 
     async def close_at_end(self) -> None:
@@ -414,6 +415,7 @@ class KafkaReader:
     async def records_at(self, places: Sequence[tuple[int, int]]) -> dict[tuple[int, int], Any]:
         """Return the elements at some partitions and offsets; `ResumeError` if one was removed."""
         partitions = {one.partition: one for one in await self.connect()}
+        self.refreshed = inf  # none is added to those that are assigned here
         found: dict[tuple[int, int], Any] = {}
         for number in sorted({partition for partition, _ in places}):
             if number not in partitions:
@@ -427,7 +429,7 @@ class KafkaReader:
             self.consumer.seek(partitions[number], offsets[0])
             while (number, offsets[-1]) not in found:
                 for record in await self.poll(MESSAGES):
-                    found[number, record.offset] = self.source.item(record)
+                    found[record.partition, record.offset] = self.source.item(record)
                 if await self.consumer.position(partitions[number]) > offsets[-1]:
                     break
         for partition, offset in places:

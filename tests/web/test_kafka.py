@@ -74,6 +74,23 @@ def test_states_resume_exactly_in_each_partition(shuffled: bool, broker: KafkaSe
     assert sorted(ds.iterate(state=state)) == [30, 31, 32, 33]
 
 
+@pytest.mark.parametrize("follow", [False, True])
+def test_records_that_a_state_holds_are_those_of_their_partition(follow: bool, broker: KafkaServer) -> None:
+    """Each partition has a record with the offset of one that is held."""
+    topic = broker.topic(3)
+    broker.send(topic, range(30), 3)
+    ds = ad.Dataset.from_kafka(broker.servers, topic, follow=follow).map(lambda record: int(record["value"]))
+    ds = ds.shuffle(9, seed=1)
+    for count in (1, 5, 14):
+        with ds.iterate() as numbers:
+            found = [next(numbers) for _ in range(count)]
+            state = numbers.state_dict()
+        with ds.iterate(state=state) as numbers:
+            found += [next(numbers) for _ in range(30 - 9 - count)]
+            rest = [] if follow else [*numbers]
+        assert len({*found, *rest}) == 30 - 9 * follow
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_partitions_move_between_readers_that_stop_and_resume(seed: int, broker: KafkaServer) -> None:
     """In each round some readers share the partitions, deliver some records each, and stop; more records come."""
