@@ -29,10 +29,6 @@ def drawn(x: int, rng: np.random.Generator) -> float:
     return x + rng.random()
 
 
-def joined(samples: list[int]) -> str:
-    return str(samples)
-
-
 def anything(value: object) -> Any:
     return value
 
@@ -161,15 +157,6 @@ def loaders() -> None:
     assert_type(pairs.batch(2).loader(), Loader[tuple[Any, Any]])
     assert_type(rows.batch(2).loader(device="cuda"), Loader[dict[str, Any]])
     assert_type(unknown.batch(2).loader(), Loader[Any])
-
-
-def drop_in() -> None:
-    """Not run: PyTorch may not be installed."""
-    from asyncdata.torch import DataLoader
-
-    batches = DataLoader(range(3), batch_size=2)
-    assert_type(batches, DataLoader[Any])
-    assert_type(DataLoader(range(3), collate_fn=joined), DataLoader[str])
 
 
 def mistakes() -> None:

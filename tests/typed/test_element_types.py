@@ -38,10 +38,11 @@ ignore_missing_imports = true
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("name", ["element_types.py", pytest.param("loader_types.py", marks=pytest.mark.torch)])
 @pytest.mark.parametrize(("checker", "config"), [("pyright", PYRIGHT), ("mypy", MYPY)])
-def test_a_type_checker_finds_these_types_and_mistakes(checker: str, config: str, tmp_path: Path) -> None:
-    program = tmp_path / PROGRAM.name
-    program.write_text(PROGRAM.read_text())
+def test_a_type_checker_finds_these_types_and_mistakes(checker: str, config: str, name: str, tmp_path: Path) -> None:
+    program = tmp_path / name
+    program.write_text(PROGRAM.with_name(name).read_text())
     file = tmp_path / {"pyright": "pyrightconfig.json", "mypy": "mypy.ini"}[checker]
     file.write_text(config % ROOT)
     arguments = {
