@@ -10,7 +10,7 @@ from typing import Any, Final, cast
 import anyio
 
 from asyncdata.errors import AsyncDataError, ResumeError, annotate
-from asyncdata.executors.retry import LEAVING
+from asyncdata.executors.leaving import LEAVING
 from asyncdata.executors.scope import EndError, OwnedTask, Scope
 from asyncdata.graph.node import Node
 from asyncdata.graph.stages import fill

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Final, NamedTuple
 from weakref import ref
 
-from asyncdata.executors.retry import Leaving
+from asyncdata.executors.leaving import Leaving
 from asyncdata.executors.scope import OwnedTask
 from asyncdata.runtime.queue import is_virtual
 

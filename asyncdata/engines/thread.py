@@ -18,7 +18,7 @@ from asyncdata.engines.base import END_TIMEOUT, RunSpec, call_if_open, wait_in_t
 from asyncdata.engines.no_loop import driven
 from asyncdata.engines.pipeline import blame_state
 from asyncdata.engines.stall import Patience
-from asyncdata.executors.retry import LEAVING
+from asyncdata.executors.leaving import LEAVING
 from asyncdata.executors.scope import LooplessScope, OwnedTask
 from asyncdata.graph.node import nodes_of
 from asyncdata.memory.buffer_pool import keep_memory_warm

@@ -25,8 +25,14 @@ from types import CoroutineType
 from typing import Any, Final, NamedTuple, Self, TypeVar, cast
 
 from asyncdata.errors import PlanError, annotate
+from asyncdata.executors.function_wrappers import (
+    WORKERS_ALONE,
+    is_coroutine_function,
+    is_interrupted,
+    unwrapped,
+    waits_in_thread,
+)
 from asyncdata.executors.global_random import key_of, seed_generators
-from asyncdata.executors.retry import WORKERS_ALONE, is_coroutine_function, is_interrupted, unwrapped, waits_in_thread
 from asyncdata.runtime.block import Block, Failure
 from asyncdata.runtime.source_state import RestorableItem
 from asyncdata.runtime.tickets import Numbered, Ticket, Tickets

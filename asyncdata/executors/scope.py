@@ -16,7 +16,7 @@ import anyio
 from anyio.abc import TaskGroup
 
 from asyncdata.executors.function_call import PoolExecutor, ThreadPool
-from asyncdata.executors.retry import LEAVING, Leaving
+from asyncdata.executors.leaving import LEAVING, Leaving
 from asyncdata.executors.thread_sharing import StageThreads, ThreadSharing
 from asyncdata.memory.memcpy import helper_count
 from asyncdata.runtime.memory_budget import MemoryBudget

@@ -12,8 +12,8 @@ from typing import Any, Final, cast
 import numpy as np
 
 from asyncdata.elements.tensors import array_and_dtype, is_dense, is_tensor
+from asyncdata.executors.function_wrappers import MAINS
 from asyncdata.executors.process.held_data import LARGE
-from asyncdata.executors.retry import MAINS
 from asyncdata.torch.process_settings import is_own
 
 __all__ = ("MOST_STATE", "digest_of_state")

@@ -16,7 +16,7 @@ from typing import Any, Final, cast
 
 import numpy as np
 
-from asyncdata.executors.retry import MAINS
+from asyncdata.executors.function_wrappers import MAINS
 from asyncdata.torch.generators import Snapshot, generators_in, snapshot
 from asyncdata.torch.internals import collate_functions, take_collate_functions, torch
 

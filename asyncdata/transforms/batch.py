@@ -13,7 +13,7 @@ from asyncdata.elements.columns import ColumnBatch, divided
 from asyncdata.elements.structure import prefixed, stack
 from asyncdata.errors import ResumeError, StructureError, annotate
 from asyncdata.executors.function_call import describe, noted
-from asyncdata.executors.retry import unwrapped
+from asyncdata.executors.function_wrappers import unwrapped
 from asyncdata.executors.scope import Scope
 from asyncdata.graph.members import alone, members_of, remade
 from asyncdata.graph.node import Node, PlaceBelow, Unary, nodes_of, repeated_ones, scaled

@@ -14,8 +14,8 @@ from asyncdata.errors import PlanError
 from asyncdata.executors.autotune import Tuning
 from asyncdata.executors.element_rng import Chance, Randomized, drawn_seed
 from asyncdata.executors.function_call import Call
+from asyncdata.executors.function_wrappers import WORKERS_ALONE, is_interrupted
 from asyncdata.executors.group_work import GroupWork
-from asyncdata.executors.retry import WORKERS_ALONE, is_interrupted
 from asyncdata.graph.node import (
     PHYSICAL,
     REPLACEABLE,

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 import asyncdata as ad
-from asyncdata.executors.retry import unwrapped
+from asyncdata.executors.function_wrappers import unwrapped
 from asyncdata.identity.content_hash import contents_of
 from asyncdata.testing import check_resumes, leaves_nothing, virtual_time
 from tests.executors.process.test_map import outcomes

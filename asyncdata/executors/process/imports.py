@@ -10,7 +10,7 @@ from types import ModuleType
 from typing import Any, Final
 
 from asyncdata.errors import StageError
-from asyncdata.executors.retry import MAINS
+from asyncdata.executors.function_wrappers import MAINS
 
 __all__ = ("WithImports", "current_folder", "folders_elsewhere")
 

@@ -42,8 +42,8 @@ from asyncdata.elements.tensors import (
     is_tensor,
     tensor_class,
 )
+from asyncdata.executors.function_wrappers import MAINS
 from asyncdata.executors.process.shared_memory import Mapping, SharedMemory, descriptors, make_private
-from asyncdata.executors.retry import MAINS
 from asyncdata.memory.memcpy import copy
 from asyncdata.memory.output_buffers import MIN_BYTES
 from asyncdata.system import forks

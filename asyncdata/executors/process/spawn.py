@@ -18,8 +18,8 @@ from tempfile import mkdtemp
 from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
+from asyncdata.executors.function_wrappers import MAINS
 from asyncdata.executors.process.imports import current_folder, folders_elsewhere
-from asyncdata.executors.retry import MAINS
 from asyncdata.system import forks
 
 __all__ = ("Context", "WorkerProcess", "at_exit", "modules_of", "preload")
