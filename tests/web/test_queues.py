@@ -542,6 +542,8 @@ def test_messages_that_a_step_holds_are_read_again_or_missed(queue: Queue) -> No
         found = taken(numbers, 10)
         state = numbers.state_dict()
     assert sorted([*found, *queue.read().shuffle(9, seed=1).iterate(state=state)]) == [*range(30)]
+    with queue.read(follow=True).shuffle(9, seed=1).iterate(state=state) as numbers:
+        assert len({*found, *taken(numbers, 11)}) == 21
     queue.keep(25)
     with pytest.raises(ad.ResumeError):
         list(queue.read().shuffle(9, seed=1).iterate(state=state))
