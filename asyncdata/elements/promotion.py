@@ -87,8 +87,9 @@ def is_same(value: Array, row: Any) -> bool:
     return bool((back == value).all()) and bool((row.real < 2.0 ** (8 * value.itemsize - (kind == "i"))).all())
 
 
-def unchanged(value: Any) -> Array:
-    """Return an array-like as NumPy makes an array of it; `StructureError` if what a list holds would change."""
+def unchanged(value: Any, declared: bool = False) -> Array:
+    """Return an array-like as NumPy makes an array of it; `StructureError` if what a list holds would change, but for
+    integers among floats whose dtype is `declared`."""
     if not isinstance(value, list):
         return np.asarray(value)
     items = cast("list[Any]", value)
@@ -102,7 +103,7 @@ def unchanged(value: Any) -> Array:
         raise masked_in_list()
     if kind in "mMV":
         in_one_dtype([*map(np.asarray, members(items))], "a value", "list")
-    elif kind in "fc":
+    elif kind in "fc" and not declared:
         check_integers(items, array)
     return array
 

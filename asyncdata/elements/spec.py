@@ -153,11 +153,15 @@ def held(value: Any, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
         return np.asarray(value, dtype=dtype)
     if dtype.names is not None:
         return held_record(value, dtype)
-    given = np.asarray(value, object) if dtype.kind in "OT" else unchanged(value)
+    given = np.asarray(value, object) if dtype.kind in "OT" else unchanged(value, declared=True)
+    if kind is list and not given.size:
+        return np.empty(given.shape, dtype)
+    if kind is list and dtype.kind in "iu" and given.dtype.kind == "f":  # which may have rounded integers
+        given = np.asarray(value, object)
     with np.errstate(over="raise", invalid="raise"):
         array = np.asarray(given if given.dtype.kind in "biuf" else value, dtype=dtype)
         if dtype.kind in "mM":
-            check_times(given if given.dtype.kind not in "OUS" else np.asarray(value, dtype.kind + "8"), array)
+            check_times(*known_times(given, array))
         elif dtype.kind == "T" or dtype.type is np.void:
             check_sizes(given, array)
         elif dtype.kind != "O":
@@ -181,6 +185,17 @@ def held_record(value: Any, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
     for name, part in parts.items():
         array[name] = held(part, dtype[name].base)
     return array
+
+
+def known_times(given: npt.NDArray[Any], array: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+    """Return the times that were given as strings or objects as times or counts, without those that are missing, beside
+    what an array has in their places."""
+    if given.dtype.kind in "OUS":
+        there = np.array([one is not None for one in given.flat], bool).reshape(given.shape)
+        given, array = given[there], array[there]
+        counts = all(isinstance(one, (int, np.integer)) for one in given)
+        given = given.astype(np.int64 if counts else array.dtype.kind + "8")
+    return given, array
 
 
 def check_times(given: npt.NDArray[Any], array: npt.NDArray[Any]) -> None:

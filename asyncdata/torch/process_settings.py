@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import pickle
 import sys
 from argparse import Namespace
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import is_dataclass
 from importlib import import_module
 from pathlib import PurePath
@@ -17,10 +19,12 @@ from typing import Any, Final, cast
 import numpy as np
 
 from asyncdata.executors.function_wrappers import MAINS
-from asyncdata.torch.generators import Snapshot, generators_in, snapshot
+from asyncdata.torch.generators import Snapshot, generators_in
 from asyncdata.torch.internals import collate_functions, take_collate_functions, torch
 
 __all__ = ("ProcessSettings", "is_own")
+
+log = logging.getLogger("asyncdata")
 
 OF_LIBRARIES: Final[dict[tuple[str, str], Any]] = {
     ("PIL.ImageFile", "LOAD_TRUNCATED_IMAGES"): False,
@@ -60,7 +64,7 @@ class ProcessSettings:
         }
         self.globals = {name: found for name, module in own_modules() if (found := settings_of(module))}
         self.generators = {
-            name: snapshot(found) for name, module in own_modules() if (found := generators_in(vars(module)))
+            name: states_of(found) for name, module in own_modules() if (found := generators_in(vars(module)))
         }
         """The states of the random number generators that are globals of the program's modules."""
 
@@ -86,15 +90,18 @@ class ProcessSettings:
         found = {
             module: generators_in(vars(sys.modules[module])) for module in self.generators if module in sys.modules
         }
-        return {module: snapshot(generators) for module, generators in found.items()}
+        return {module: states_of(generators) for module, generators in found.items()}
 
     def set_generators(self, states: Mapping[str, Snapshot]) -> None:
         """Set those generators; they stay the objects that they are."""
         for module, found in states.items():
             own = generators_in(vars(sys.modules[module])) if module in sys.modules else {}
             for name, generator in own.items():
-                if name in found:
-                    generator.set(found[name])
+                try:
+                    if name in found:
+                        generator.set(found[name])
+                except ValueError as error:
+                    log.warning("%s.%s draws other numbers in workers than in the program: %s", module, name, error)
 
     def apply_modes(self) -> None:
         """Set PyTorch's modes as they were in the other process."""
@@ -103,6 +110,15 @@ class ProcessSettings:
             torch.set_grad_enabled(self.gradients)
             if torch.are_deterministic_algorithms_enabled() != self.deterministic:  # setting it imports a compiler
                 torch.use_deterministic_algorithms(self.deterministic)
+
+
+def states_of(generators: Mapping[str, Any]) -> Snapshot:
+    """Return the states of those generators that have one."""
+    found: Snapshot = {}
+    for name, generator in generators.items():
+        with suppress(Exception):  # one of a class of the user's
+            found[name] = generator.get()
+    return found
 
 
 TAKEN: Final[set[str]] = set()

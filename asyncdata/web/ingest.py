@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 from asyncdata.errors import PlanError
 from asyncdata.graph.node import check_count
@@ -100,7 +100,7 @@ def application(channel: AnyChannel, ingest: Ingest, consumer: Consumer | None) 
     """Return the application around an endpoint that receives requests."""
     if not (consumer is None or isinstance(consumer, Consumer)):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise PlanError(f"ingest_app(consumer=) must be a Consumer, got {consumer!r:.80}")
-    applications = require("starlette.applications", "ingest_app", "'asyncdata[web]'")
+    applications: Any = require("starlette.applications", "ingest_app", "'asyncdata[web]'")
     routing = require("starlette.routing", "ingest_app", "'asyncdata[web]'")
 
     @asynccontextmanager
@@ -122,24 +122,44 @@ def application(channel: AnyChannel, ingest: Ingest, consumer: Consumer | None) 
         routing.Route("/metrics", Metrics(channel, ingest, consumer), methods=["GET"]),
         routing.Route("/openapi.json", OpenApi(), methods=["GET"]),
     ]
-    app = applications.Starlette(routes=routes, lifespan=lifespan)
-    app.build_middleware_stack = partial(stack_of, app, app.build_middleware_stack, ingest)
-    return app
+
+    class Application(applications.Starlette):
+        def build_middleware_stack(self) -> Any:
+            """Return what handles requests. If the user has added middleware or handlers of errors, these see all."""
+            app, base = cast("Any", self), super()
+            stack: Any = base.build_middleware_stack()
+            return stack if app.user_middleware or app.exception_handlers or app.debug else directly(ingest, stack)
+
+    return Application(routes=routes, lifespan=lifespan)
 
 
-def stack_of(app: Any, build: Callable[[], Any], ingest: Ingest) -> Any:
-    """Return what handles requests: those with items go to `ingest` itself, as routing takes a third of their time.
-
-    If the user has added middleware or handlers of errors to the application, these see all requests.
-    """
-    stack = build()
-    if app.user_middleware or app.exception_handlers or app.debug:
-        return stack
+def directly(ingest: Ingest, stack: Any) -> Any:
+    """Return what hands requests with items to `ingest` itself, as routing takes a third of their time, and others to
+    the middleware of Starlette, as it does errors before an answer has begun."""
+    errors = require("starlette.middleware.errors", "ingest_app", "'asyncdata[web]'")
+    exceptions = require("starlette.middleware.exceptions", "ingest_app", "'asyncdata[web]'")
 
     async def handle(scope: Message, receive: Receive, send: Send) -> None:
-        if scope.get("method") == "POST" and scope["path"] == scope.get("root_path", "") + "/ingest":
-            await ingest(scope, receive, send)
-        else:
-            await stack(scope, receive, send)
+        if scope.get("method") != "POST" or scope["path"] != scope.get("root_path", "") + "/ingest":
+            return await stack(scope, receive, send)
+        begun = False
+
+        async def sending(message: Message) -> None:
+            nonlocal begun
+            begun = True
+            await send(message)
+
+        try:
+            await ingest(scope, receive, sending)
+        except Exception as error:
+            if begun:
+                raise
+            failed = partial(raising, error)
+            await errors.ServerErrorMiddleware(exceptions.ExceptionMiddleware(failed))(scope, receive, send)
 
     return handle
+
+
+async def raising(error: Exception, *_: object) -> None:
+    """Raise an error in the place of an application."""
+    raise error

@@ -217,6 +217,11 @@ def test_what_a_declared_dtype_would_change_is_an_error_of_its_element(dtype: An
         (RECORD, [(1, 2), (3, 4)], np.array([(1, 2), (3, 4)], RECORD)),
         (RECORD, np.array([(1, 2)], [("a", "u1"), ("b", "i2")]), np.array([(1, 2)], RECORD)),
         ("V2", b"ab", np.void(b"ab")),
+        ("M8[s]", [None, 5], np.array(["NaT", 5], "M8[s]")),
+        ("M8[s]", [], np.array([], "M8[s]")),
+        ("V3", [], np.array([], "V3")),
+        ("i8", [1.0, 2**53 + 1], np.array([1, 2**53 + 1])),
+        ("f4", [2**53 + 1, 0.5], np.array([2**53, 0.5], "f4")),
     ],
 )
 def test_what_a_declared_dtype_can_hold_has_it(dtype: Any, value: Any, expected: Any) -> None:

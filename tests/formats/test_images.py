@@ -157,6 +157,7 @@ def test_unusual_pictures_are_what_was_stored() -> None:
     assert np.array_equal(ad.decode_image(moving), PICTURE)
     small = encoded(Image.fromarray(SMALL[:2, :2]), "PPM")
     assert np.array_equal(ad.decode_image(small), SMALL[:2, :2])
+    assert ad.decode_image(b"P1 2 1\n1 0\n", channels=1).tolist() == [[[0], [255]]]
 
 
 def test_what_is_refused() -> None:

@@ -161,6 +161,22 @@ def test_workers_draw_from_generators_of_modules_as_forked_ones(given: dict[str,
     assert drawn(DataLoader, **given) == expected
 
 
+def test_generators_of_modules_that_cannot_be_set_are_left_as_they_are(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Stateless(random.Random):
+        def getstate(self) -> Any:
+            raise NotImplementedError
+
+    monkeypatch.setattr(settings, "python", Stateless())
+    found = ProcessSettings().generators[settings.__name__]
+    assert {*found} == {"generator", "numbers"}
+    monkeypatch.setattr(settings, "numbers", np.random.Generator(np.random.Philox(1)))
+    with caplog.at_level("WARNING", "asyncdata"):
+        ProcessSettings().set_generators({settings.__name__: found})
+    assert "numbers draws other numbers in workers than in the program" in caplog.text
+
+
 def test_a_generator_without_a_state_is_none_of_a_sampler() -> None:
     sampler = SubsetRandomSampler(range(3))
     sampler.generator = random.SystemRandom()

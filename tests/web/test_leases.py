@@ -230,6 +230,20 @@ def test_many_producers_who_ask_give_up_and_send_twice_have_exact_books(make: Ma
         )
 
 
+@pytest.mark.parametrize(("status", "text"), [(401, "who are you?"), (500, "Internal Server Error")])
+def test_errors_of_authenticate_are_answered_as_elsewhere(status: int, text: str, make: Make) -> None:
+    """Items do not pass the middleware that other requests do."""
+    errors = {401: pytest.importorskip("starlette.exceptions").HTTPException(401, text), 500: RuntimeError("no")}
+
+    def authenticate(_: object) -> bool:
+        raise errors[status]
+
+    with producer_for(make(0), authenticate=authenticate) as producer:
+        for path in ("/ingest", "/admit"):
+            reply = producer.client.post(path, headers={"Connection": "close"})
+            assert (reply.status_code, reply.text) == (status, text)
+
+
 def test_what_cannot_be_admitted_says_so(make: Make) -> None:
     channel = make(0)
     with producer_for(channel, authenticate=lambda headers: "x-me" in headers) as producer:
