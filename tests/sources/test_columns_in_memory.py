@@ -67,9 +67,9 @@ def test_batches_are_no_views() -> None:
     [
         {f"c{number}": np.arange(ROWS) / (number + 1) for number in range(600)},
         (np.array([f"#{i}" for i in range(ROWS)]), np.array([[i] * (i % 3) for i in range(ROWS)], object)),
-        {"time": np.arange(ROWS).astype("datetime64[s]"), "pair": np.ones(ROWS, [("a", "i4"), ("b", "f8")])},
+        {"time": np.arange(ROWS).astype("datetime64[s]"), "flag": np.arange(ROWS) % 2 == 0},
     ],
-    ids=["many columns", "objects", "times and pairs"],
+    ids=["many columns", "objects", "times and flags"],
 )
 def test_rows_in_another_order_are_taken_from_all_columns_at_once(
     tensors: Any, monkeypatch: pytest.MonkeyPatch
@@ -81,6 +81,13 @@ def test_rows_in_another_order_are_taken_from_all_columns_at_once(
     places = [*range(ROWS)][::-3] * 2
     block = source.gather(places, Ordinals(0, len(places)))
     assert repr(list(block.items)) == repr([rows[place] for place in places])
+
+
+def test_records_in_another_order_can_be_written_to() -> None:
+    tensors = np.ones(ROWS, [("a", "i4"), ("b", "f8")])
+    for row in ad.Dataset.from_tensor_slices(tensors).shuffle(seed=1):
+        row["a"] = 7
+        assert row["a"] == 7
 
 
 def test_large_rows_in_another_order_are_views() -> None:
