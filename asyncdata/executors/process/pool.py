@@ -47,7 +47,17 @@ from asyncdata.system import forks
 from asyncdata.system.host_resources import most_bytes
 from asyncdata.system.signal_handlers import start_thread
 
-__all__ = ("ONCE", "PendingGroup", "PoolHandle", "WorkerPool", "end_pools", "ending", "most_slots", "pool_of")
+__all__ = (
+    "ONCE",
+    "PendingGroup",
+    "PoolHandle",
+    "Processes",
+    "WorkerPool",
+    "end_pools",
+    "ending",
+    "most_slots",
+    "pool_of",
+)
 
 log = logging.getLogger("asyncdata")
 
@@ -164,9 +174,20 @@ def log_held(label: str, size: int, held: HeldData) -> None:
     log.info("%s holds large data: %s", label, "; ".join(parts))
 
 
+class Processes(dict[int, WorkerProcess]):
+    """The processes of a pool, which its threads may go through while another one adds some."""
+
+    def values(self) -> Any:
+        return [*super().values()]
+
+
 class GrowingExecutor(ProcessPoolExecutor):
     """Starts a process with each call of `grow`, and no others: the standard one does that in whichever thread submits
     something, while others that submit wait, and only if no process is idle just then."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        setattr(self, "_processes", Processes())  # noqa: B010 - the standard pool's own
 
     def grow(self) -> Future[None]:
         """Start one more process; return a future that is done when there is one."""

@@ -18,12 +18,13 @@ import threading
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
+from unittest import mock
 
 import pytest
 
 import asyncdata as ad
 from asyncdata.executors.process import spawn
-from asyncdata.executors.process.pool import PoolHandle
+from asyncdata.executors.process.pool import PoolHandle, Processes
 from asyncdata.executors.process.spawn import WorkerProcess, popen_without_main
 from tests.marks import first_by_default
 
@@ -368,3 +369,12 @@ def test_a_thread_that_reads_when_the_main_thread_ends_is_told() -> None:
     done = subprocess.run([sys.executable, "-c", STILL_READS], capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("True the worker processes were ended before the end of the data")
+
+
+def test_processes_may_be_added_while_a_thread_goes_through_them() -> None:
+    """As when one dies while others are started."""
+    processes, one = Processes(), mock.Mock()
+    processes[0] = one
+    for count, _ in enumerate(processes.values(), 1):
+        processes[count] = one
+    assert len(processes) == 2
