@@ -38,6 +38,9 @@ MOST: Final = 10
 Shares: TypeAlias = tuple[tuple[int, int], ...]
 """Which share of each step that divides the data a process gets: of how many, which."""
 
+Part: TypeAlias = tuple[int, Shares]
+"""An epoch, and what one rank reads of it."""
+
 
 class Expected(Protocol):
     """What the pipeline gives, to compare with."""
@@ -128,16 +131,23 @@ def audit(logs: Logs, expected: Expected | None = None) -> list[Audit]:
 
 def left_behind(runs: Sequence[Run]) -> dict[int, list[str]]:
     """Say which epochs came after a state from which the run went on later, and has not come to them again."""
-    found, latest = dict[int, list[str]](), dict[tuple[int, Shares], Run]()
-    for run in in_order_of_time(runs):
-        found.pop(run.epoch, None)
-        for one in latest.values() if run.begin else ():
-            behind = one.shares != run.shares and counts_of(one) == counts_of(run)  # another rank, which is slower
+    found, latest = dict[Part, str](), dict[Part, Run]()
+    for run in in_order_of_time([run for run in runs if run.steps]):
+        again = [part for part in found if part[0] == run.epoch and (part[1] == run.shares or is_dealt_anew(run, part))]
+        for part in again:
+            del found[part]
+        for part, one in latest.items():
+            behind = part[1] != run.shares and not is_dealt_anew(run, part)  # another rank, which is slower
             if one.epoch > run.epoch and (one.ids & run.ids or one.ids == run.ids) and not behind:
                 words = f"{run.rank} went back to step {run.begin} of epoch {run.epoch} afterwards, {run.path}"
-                found[one.epoch] = [f"{words}: what learned from this epoch is gone"]
+                found[part] = f"{words}: what learned from this epoch is gone"
         latest[run.epoch, run.shares] = run
-    return found
+    return {epoch: [words for part, words in found.items() if part[0] == epoch] for epoch, *_ in found}
+
+
+def is_dealt_anew(run: Run, part: Part) -> bool:
+    """Return whether a run reads one of another number of shares."""
+    return counts_of(run) != [count for count, _ in part[1]]
 
 
 def counts_of(run: Run) -> list[int]:

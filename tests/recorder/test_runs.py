@@ -173,6 +173,32 @@ def test_epochs_that_came_after_where_a_run_went_back_to_are_gone_until_it_has_c
     assert all(one.complete for one in audit(read_logs(paths_of([f"{tmp_path}/*.jsonl"]))))
 
 
+def test_each_rank_that_went_back_must_come_to_the_later_epoch_again(tmp_path: Path) -> None:
+    log = tmp_path / "run.jsonl"
+    states = list[Any]()
+    for index in (0, 1):
+        states.append(read(pipeline(log, 2, index), 4))
+        read(pipeline(log, 2, index), state=states[index])
+    for index in (0, 1):
+        _ = [*pipeline(log, 2, index).iterate(epoch=1)]
+    for state, index in zip(states, (0, 1), strict=True):
+        read(pipeline(log, 2, index), state=state)
+    for index, complete in ((0, False), (1, True)):
+        _ = [*pipeline(log, 2, index).iterate(epoch=1)]
+        assert [one.complete for one in audit(read_logs(paths_of([f"{tmp_path}/*.jsonl"])))] == [True, complete]
+
+
+@pytest.mark.parametrize(("step", "complete"), [(0, False), (1, False), (25, True)])
+def test_a_run_goes_back_to_a_beginning_and_not_to_where_an_epoch_ends(
+    step: int, complete: bool, tmp_path: Path
+) -> None:
+    ds = pipeline(tmp_path / "run.jsonl")
+    for epoch in (0, 1):
+        _ = [*ds.iterate(epoch=epoch)]
+    read(ds, state=ds.state_before(step, epoch=0))
+    assert [one.complete for one in audit(read_logs([str(tmp_path / "run.jsonl")]))] == [True, complete]
+
+
 @pytest.mark.parametrize("names", [("a", "b"), ("b", "a")])
 def test_a_step_is_that_of_the_branch_that_began_last_whatever_the_names_of_the_logs(
     tmp_path: Path, names: tuple[str, str]
