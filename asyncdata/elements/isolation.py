@@ -16,7 +16,7 @@ from asyncdata.elements.tensors import clone, is_tensor_like
 __all__ = ("CONSTANT", "ISOLATED", "is_unchanging", "isolate", "isolated", "read_only")
 
 CONSTANT: Final = (int, float, bool, complex, str, bytes, type(None), np.generic)
-"""Immutable types."""
+"""Immutable types, but for `np.void`: the fields of a record can be assigned to."""
 
 ISOLATED: Final = (*CONSTANT, np.ndarray)
 """Types that are immutable in elements that `isolate` returned."""
@@ -26,11 +26,12 @@ A = TypeVar("A", bound=npt.NDArray[Any])
 
 def is_unchanging(value: Any) -> bool:
     """Return whether several readers may share one value that `isolate` returned, as none can change its parts."""
-    return isinstance(value, CONSTANT) or (isinstance(value, np.ndarray) and cast("Any", value).dtype != object)
+    return are_of([value], CONSTANT) or (isinstance(value, np.ndarray) and cast("Any", value).dtype != object)
 
 
 def are_of(values: Iterable[Any], kinds: tuple[type[Any], ...]) -> bool:
-    return all(issubclass(kind, kinds) for kind in set(map(type, values)))
+    """Return whether values are of some types, and are no records."""
+    return all(issubclass(kind, kinds) and not issubclass(kind, np.void) for kind in set(map(type, values)))
 
 
 def read_only(array: A) -> A:
@@ -46,9 +47,9 @@ def read_only(array: A) -> A:
 
 def isolated(items: list[Any], unchanging: tuple[type[Any], ...] = CONSTANT) -> list[Any]:
     """Return elements for one more reader, as `isolate` does. Values of the types `unchanging` need no view."""
-    kinds = set(map(type, items))
-    if all(issubclass(kind, unchanging) for kind in kinds):
+    if are_of(items, unchanging):
         return items
+    kinds = set(map(type, items))
     if kinds == {tuple} and are_of(chain.from_iterable(items), unchanging):
         return items
     if kinds == {dict} and are_of(chain.from_iterable(map(dict[Any, Any].values, items)), unchanging):
@@ -57,7 +58,7 @@ def isolated(items: list[Any], unchanging: tuple[type[Any], ...] = CONSTANT) -> 
 
 
 def isolate(value: Any) -> Any:
-    """Return an element for one more reader: its arrays as read-only views, its dicts, lists and objects as new ones.
+    """Return an element for one more reader: its arrays as read-only views; records, dicts, lists and objects as new.
 
     Objects that are not a structure are not copied. Nor is one that cannot be opened or rebuilt, or that contains
     itself: a step that needs its parts raises the error.
@@ -72,7 +73,7 @@ def isolated_value(value: Any) -> Any:
     """Return a value for one more reader; `RecursionError` if it contains itself."""
     kind: type[Any] = type(value)  # pyright: ignore[reportUnknownVariableType]
     if issubclass(kind, CONSTANT):
-        return value
+        return value.copy() if issubclass(kind, np.void) else value
     if issubclass(kind, np.ndarray):
         return isolated_array(value)
     if kind is list:

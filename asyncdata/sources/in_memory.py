@@ -301,9 +301,8 @@ class Slices(InMemorySource):
 
     @property
     def is_flat(self) -> bool:
-        """Whether rows consist of numbers, strings and other objects; records can be written to."""
-        leaves = leaves_of(self.arrays)
-        return all(type(leaf) is np.ndarray and leaf.ndim == 1 and leaf.dtype.names is None for leaf in leaves)
+        """Whether rows consist of numbers, strings, records and other objects."""
+        return all(type(leaf) is np.ndarray and leaf.ndim == 1 for leaf in leaves_of(self.arrays))
 
     @property
     def columns(self) -> ColumnBatch:

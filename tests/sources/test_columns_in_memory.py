@@ -67,9 +67,9 @@ def test_batches_are_no_views() -> None:
     [
         {f"c{number}": np.arange(ROWS) / (number + 1) for number in range(600)},
         (np.array([f"#{i}" for i in range(ROWS)]), np.array([[i] * (i % 3) for i in range(ROWS)], object)),
-        {"time": np.arange(ROWS).astype("datetime64[s]"), "flag": np.arange(ROWS) % 2 == 0},
+        {"time": np.arange(ROWS).astype("datetime64[s]"), "pair": np.ones(ROWS, [("a", "i4"), ("b", "f8")])},
     ],
-    ids=["many columns", "objects", "times and flags"],
+    ids=["many columns", "objects", "times and pairs"],
 )
 def test_rows_in_another_order_are_taken_from_all_columns_at_once(
     tensors: Any, monkeypatch: pytest.MonkeyPatch
@@ -83,11 +83,36 @@ def test_rows_in_another_order_are_taken_from_all_columns_at_once(
     assert repr(list(block.items)) == repr([rows[place] for place in places])
 
 
-def test_records_in_another_order_can_be_written_to() -> None:
-    tensors = np.ones(ROWS, [("a", "i4"), ("b", "f8")])
-    for row in ad.Dataset.from_tensor_slices(tensors).shuffle(seed=1):
-        row["a"] = 7
-        assert row["a"] == 7
+RECORDS = np.ones(ROWS, [("a", "i4"), ("b", "f8")])
+
+
+@pytest.mark.parametrize(
+    "ds",
+    [
+        ad.Dataset.from_tensor_slices(RECORDS),
+        ad.Dataset.from_tensor_slices((RECORDS, np.arange(ROWS))),
+        ad.Dataset.from_tensor_slices({"x": RECORDS, "y": [[0]] * ROWS}),
+        ad.Dataset.from_tensor_slices(RECORDS).shuffle(seed=1),
+        ad.Dataset.from_tensor_slices((RECORDS, np.arange(ROWS))).shuffle(seed=1),
+        ad.Dataset.from_tensors(RECORDS[0]),
+        ad.Dataset.from_list(list(RECORDS)),
+        ad.Dataset.from_source(RECORDS),
+        ad.Dataset.from_tensor_slices(RECORDS).cache(),
+        ad.Dataset.from_tensors(RECORDS[0]).repeat(3),
+        ad.Dataset.from_tensor_slices(RECORDS).batch(8).unbatch(),
+    ],
+    ids=str,
+)
+def test_records_are_each_readers_own(ds: ad.Dataset[Any]) -> None:
+    """The fields of a record can be assigned to, unlike those of an array."""
+    for _ in range(2):
+        for row in ds:
+            record = (
+                next(iter(row.values())) if isinstance(row, dict) else row[0] if type(row) in (tuple, list) else row
+            )
+            assert record["a"] == 1
+            record["a"] = 7
+    assert RECORDS["a"].tolist() == [1] * ROWS
 
 
 def test_large_rows_in_another_order_are_views() -> None:
