@@ -289,7 +289,8 @@ def run(block: str, names: Names, folder: Path) -> Names:
     return names
 
 
-def finish(case: Case, names: Names) -> None:
+def check_elements(case: Case, names: Names) -> None:
+    """Go on with a case, which asserts what the names of a block must be now."""
     with pytest.raises(StopIteration):
         case.send(names)
 
@@ -309,7 +310,7 @@ def test_a_block_gives_what_was_written(title: str, folder: Path) -> None:
     names = {"ad": ad, **next(case)}
     for block in SECTIONS[title]:
         run(block, names, folder)
-    finish(case, names)
+    check_elements(case, names)
 
 
 def test_every_block_is_run() -> None:
@@ -366,7 +367,7 @@ def test_the_comment_of_a_block_gives_the_same_elements(title: str, folder: Path
     names = {"ad": ad, **next(case), **OTHERS[title][0]()}
     (block,) = SECTIONS[title]
     run(comment_of(block), names, folder)
-    finish(case, names)
+    check_elements(case, names)
 
 
 @pytest.mark.ray
@@ -377,7 +378,7 @@ def test_ray_data_gives_the_same_elements(folder: Path) -> None:
     names = {"ray": pytest.importorskip("ray"), **next(case)}
     pytest.importorskip("ray.data").DataContext.get_current().enable_progress_bars = False
     run(comment_of(SECTIONS["Ray Data"][0]), names, folder)
-    finish(case, names)
+    check_elements(case, names)
 
 
 NUMBERS, OTHER = range(10), range(100, 104)

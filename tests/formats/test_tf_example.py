@@ -257,4 +257,4 @@ def test_protobuf_is_imported_when_it_is_needed() -> None:
         example.make_example({"x": 1})
         assert "google.protobuf" in sys.modules
     """
-    subprocess.run([sys.executable, "-c", program], check=True)
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

@@ -251,6 +251,19 @@ def test_a_password_that_is_no_longer_valid_is_an_error_at_once(tmp_path: Path) 
                 next(entries)
 
 
+def test_a_password_that_a_server_of_nats_no_longer_takes_is_an_error_at_once(nats_queue: NatsQueue) -> None:
+    nats_queue.send([1])
+    server = nats_queue.server
+    url = f"nats://me:first@127.0.0.1:{server.port}"
+    with ad.Dataset.from_nats(url, "numbers", give_up_seconds=1e6).iterate() as numbers:
+        assert next(numbers) == b"1"
+        server.kill()
+        server.command += ["--user", "me", "--pass", "second"]
+        server.start()
+        with pytest.raises(nats.errors.Error, match="Authorization Violation"):
+            next(numbers)
+
+
 def test_a_group_is_given_each_message_once(queue: Queue) -> None:
     queue.send(range(1500))
     with queue.read("trainers").prefetch(1).iterate() as numbers:
