@@ -173,8 +173,8 @@ def by_pillow(data: bytes, channels: int) -> Pixels:
 def is_deep(tile: Any) -> bool:
     """Return whether this part of a picture has values of more than 8 bits, of which Pillow gives 8 in colour."""
     codec, _, _, stored = tile
-    largest = cast("Any", stored)[-1] if codec.startswith("ppm") and isinstance(stored, tuple) else 0  # of PBM: none
-    return DEEP.search(str(cast("Any", stored))) is not None or largest > 0xFF
+    largest = cast("Any", stored)[-1] if codec.startswith("ppm") and isinstance(stored, tuple) else None
+    return DEEP.search(str(cast("Any", stored))) is not None or (largest or 0) > 0xFF  # a PBM file names none
 
 
 def by_opencv(data: bytes, channels: int) -> Pixels:
