@@ -187,4 +187,6 @@ def unstarted(processes: str, error: Exception) -> StageError:
         )
     if any(os.strerror(number) in str(error) for number in (errno.EMFILE, errno.ENFILE)):  # an ImportError has no errno
         annotate(refusal, "allow more open files, `ulimit -n`, or use fewer processes")
+    if any(os.strerror(number) in str(error) for number in (errno.ENOSPC, errno.EROFS)):
+        annotate(refusal, "a lock between processes is a small file of /dev/shm, which must be writable and not full")
     return refusal

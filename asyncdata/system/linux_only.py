@@ -5,19 +5,26 @@ from __future__ import annotations
 import logging
 import os
 import sys
+from collections.abc import Callable
 from functools import cache
 from typing import Final
 
 from asyncdata.system import thread_usage
 
-__all__ = ("tell_what_is_off",)
+__all__ = ("MEMFD_CREATE", "tell_what_is_off")
 
 log = logging.getLogger("asyncdata")
+
+MEMFD_CREATE: Final[Callable[[bytes, int], int] | None] = getattr(
+    os, "memfd_create", getattr(thread_usage.C, "memfd_create", None)
+)
+"""Makes a file in memory; returns its descriptor, fails or returns -1. A Python that was built with an old C library,
+as uv's and conda's were for long, has no such function, though the system's C library has it."""
 
 PARTS: Final = {
     "files that are in memory already are read without a thread": hasattr(os, "RWF_NOWAIT"),
     "the system is asked to read ahead": hasattr(os, "posix_fadvise"),
-    "worker processes share memory without files": hasattr(os, "memfd_create"),
+    "worker processes share memory without files": MEMFD_CREATE is not None,
     "they see at once that the program was killed": hasattr(os, "pidfd_open"),
     "stats() and AUTOTUNE know how long a thread had no core": thread_usage.C is not None,
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import mmap
 import os
 import tempfile
@@ -12,12 +13,16 @@ from pathlib import Path
 from typing import Final
 
 from asyncdata.system import forks
+from asyncdata.system.linux_only import MEMFD_CREATE
 
 __all__ = ("Mapping", "SharedMemory", "descriptors", "make_private")
 
 MAP_FIXED: Final = 0x10
 """Maps at the given address, in place of what is there: the same number on Linux and macOS."""
 
+
+CLOSED_BY_EXEC: Final = 1
+"""`MFD_CLOEXEC`."""
 
 WRITTEN: Final = 1 << 26
 """Bytes that are written at a time: systems have a limit of 2 GB, and an interrupt must not wait for more."""
@@ -41,7 +46,8 @@ class SharedMemory:
     """Shared memory of one process, which another attaches by `handle`; mapped as `map` in both.
 
     On Linux it is a memfd, which has no name, is not bounded by the size of /dev/shm, and is freed with its processes.
-    Elsewhere it is a temporary file, whose name is removed when the other side has attached it or the owner closes it.
+    Elsewhere, and where a sandbox refuses one, it is a temporary file, whose name is removed when the other side has
+    attached it or the owner closes it.
     """
 
     __slots__ = ("__weakref__", "fd", "handle", "map", "size")
@@ -67,16 +73,19 @@ class SharedMemory:
     @staticmethod
     def create(size: int) -> SharedMemory:
         """Return a new segment of zeros."""
-        if hasattr(os, "memfd_create"):
-            fd = os.memfd_create("asyncdata", os.MFD_CLOEXEC)
-            handle = f"/proc/{os.getpid()}/fd/{fd}"
-        else:
+        fd = memory_file()
+        handle = f"/proc/{os.getpid()}/fd/{fd}" if fd >= 0 else ""
+        if not handle:
             fd, handle = tempfile.mkstemp(prefix="asyncdata-")
         try:
             os.ftruncate(fd, size)
+            if not handle.startswith("/proc/"):
+                reserve(fd, size, handle)
             return SharedMemory(handle, fd, size)
         except BaseException:
             os.close(fd)
+            if not handle.startswith("/proc/"):
+                forget(handle)
             raise
 
     def write(self, start: int, data: memoryview) -> None:
@@ -125,6 +134,31 @@ class SharedMemory:
         self.fd = -1
         if not self.handle.startswith("/proc/"):
             forget(self.handle)
+
+
+def memory_file() -> int:
+    """Return the descriptor of a new file in memory; -1 if the system has none, or refuses one."""
+    try:
+        return -1 if MEMFD_CREATE is None else MEMFD_CREATE(b"asyncdata", CLOSED_BY_EXEC)
+    except OSError:
+        return -1
+
+
+def reserve(fd: int, size: int, path: str) -> None:
+    """Have the disk keep so many bytes for a file, where the system can: without them, a write to its map would be a
+    signal that ends the process."""
+    try:
+        if hasattr(os, "posix_fallocate"):
+            os.posix_fallocate(fd, 0, size)
+    except OSError as error:
+        if error.errno != errno.ENOSPC:  # the file system cannot tell
+            return
+        where = os.path.dirname(path)
+        error.add_note(
+            f"results of worker processes are passed on in files of {where}, as this Python has no memfd: set TMPDIR "
+            "to a folder with more space, or use fewer workers or smaller batches"
+        )
+        raise
 
 
 def make_private(address: int, size: int, fd: int) -> None:

@@ -217,6 +217,23 @@ def test_an_import_that_finds_too_many_files_open_says_what_to_do() -> None:
     assert not getattr(unstarted("the worker processes", ImportError("no such file")), "__notes__", [])
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("options", ["ro", "size=4k"])
+def test_a_dev_shm_that_takes_no_files_is_an_error_that_says_so(options: str) -> None:
+    mount = f"mount -t tmpfs -o {options} tmpfs /dev/shm"
+    if subprocess.run(["unshare", "-m", "sh", "-c", mount], check=False, capture_output=True).returncode:
+        pytest.skip("cannot mount another /dev/shm")
+    done = subprocess.run(
+        ["unshare", "-m", "sh", "-c", f'{mount} && exec "$0" "$@"', sys.executable, str(PROGRAM), "leave"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=100,
+    )
+    assert done.returncode == 1
+    assert "a lock between processes is a small file of /dev/shm" in done.stderr
+
+
 def test_a_job_that_is_done_just_as_it_is_dropped_is_no_error() -> None:
     class Done(PendingGroup):
         """Is asked for its future when another thread is about to take that away."""
@@ -332,7 +349,10 @@ def short_folder() -> Iterator[Path]:
 
 @pytest.mark.parametrize(
     "without",
-    ["import os\ndel os.memfd_create\n", "import multiprocessing as m\nm.get_all_start_methods = lambda: ['spawn']\n"],
+    [
+        "import ctypes, os\ndel os.memfd_create\nctypes.PyDLL = lambda *_, **__: None\n",
+        "import multiprocessing as m\nm.get_all_start_methods = lambda: ['spawn']\n",
+    ],
     ids=["no memfd, a temporary file", "no fork server, spawned"],
 )
 @pytest.mark.slow

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
 
 import pytest
 
 from asyncdata.executors.process import shared_memory
 from asyncdata.executors.process.shared_memory import SharedMemory
+from asyncdata.system import linux_only, thread_usage
 
 
 @pytest.mark.parametrize("by_file", [True, False])
@@ -23,3 +29,88 @@ def test_what_is_written_is_in_all_maps(by_file: bool, monkeypatch: pytest.Monke
         assert mapped[:] == bytes(7) + data + bytes(20_000 - 7 - len(data))
     other.close()
     segment.close()
+
+
+@pytest.mark.skipif(linux_only.MEMFD_CREATE is None, reason="the system has no memfd")
+def test_a_python_that_was_built_without_memfd_uses_that_of_the_system() -> None:
+    """As those of uv and conda are; `/tmp` may be small, and on a disk."""
+    program = (
+        "import os\ndel os.memfd_create\n"
+        "from asyncdata.executors.process.shared_memory import SharedMemory\n"
+        "segment = SharedMemory.create(1000)\n"
+        "segment.map[:3] = b'abc'\n"
+        "print(segment.handle, bytes(SharedMemory.attach(segment.handle, 1000)[:4]), os.get_inheritable(segment.fd))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("/proc/")
+    assert done.stdout.endswith("b'abc\\x00' False\n")
+
+
+def refused(*_: object) -> int:
+    raise PermissionError(errno.EPERM, "not in this sandbox")
+
+
+def failed(*_: object) -> int:
+    return -1
+
+
+@pytest.mark.parametrize("call", [None, refused, failed], ids=["not there", "refused", "refused by C"])
+def test_without_memfd_it_is_a_temporary_file(call: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shared_memory, "MEMFD_CREATE", call)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    segment = SharedMemory.create(20_000)
+    assert Path(segment.handle).parent == tmp_path
+    segment.write(7, memoryview(b"abc"))
+    other = SharedMemory.attach(segment.handle, segment.size)
+    assert other[6:11] == b"\0abc\0"
+    assert not [*tmp_path.iterdir()], "the name goes with the last side that needs it"
+    other.close()
+    segment.close()
+
+
+@pytest.mark.skipif(not hasattr(os, "posix_fallocate"), reason="the system cannot reserve space")
+def test_a_full_disk_is_an_error_before_a_write_would_end_the_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(shared_memory, "MEMFD_CREATE", None)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    with pytest.raises(OSError, match="No space left") as caught:
+        SharedMemory.create(20_000)
+    (note,) = caught.value.__notes__
+    assert f"files of {tmp_path}" in note
+    assert "TMPDIR" in note
+    assert not [*tmp_path.iterdir()]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(thread_usage.C is None, reason="mounts a small file system")
+def test_results_that_do_not_fit_into_the_folder_of_temporary_files_are_an_error(tmp_path: Path) -> None:
+    small, site = tmp_path / "small", tmp_path / "site"
+    small.mkdir()
+    site.mkdir()
+    mount = f"mount -t tmpfs -o size=16m tmpfs {small}"
+    if subprocess.run(["unshare", "-m", "sh", "-c", mount], check=False, capture_output=True).returncode:
+        pytest.skip("cannot mount a small file system")
+    (site / "sitecustomize.py").write_text(
+        "import ctypes, os\ndel os.memfd_create\nctypes.PyDLL = lambda *_, **__: None\n"
+    )
+    program = (
+        "import numpy as np\nimport asyncdata as ad\n"
+        "ds = ad.Dataset.range(64).map(lambda _: np.ones(4 << 20, np.uint8), 4, executor='process')\n"
+        "for _ in ds.batch(8): pass\n"
+    )
+    path = os.pathsep.join(filter(None, [str(site), os.environ.get("PYTHONPATH", "")]))
+    done = subprocess.run(
+        ["unshare", "-m", "sh", "-c", f'{mount} && exec "$0" "$@"', sys.executable, "-c", program],
+        env={**os.environ, "PYTHONPATH": path, "TMPDIR": str(small)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=100,
+    )
+    assert done.returncode == 1, "no signal"
+    assert f"in files of {small}, as this Python has no memfd: set TMPDIR" in done.stderr
