@@ -706,7 +706,10 @@ class DatasetIterator(Closable, Generic[T]):
 
         `stats().tuned` are AUTOTUNE's choices, a dict for each step that it tunes. `where` says where a function is
         called: `"inline"` on the engine's thread, in `"thread"`s, `"task"`s or worker `"process"`es. `workers` is how
-        many calls are made at once, `group` how many elements a worker gets at a time, and `why` the reason. For an
+        many calls are made at once, `group` how many elements a worker gets at a time, and `why` the reason. `history`
+        has the last choices, the current one last: `after` how many seconds each was made, the `pace` in elements a
+        second that was measured under it, for which share of that time the reader `waited`, and which share of the
+        calls' time was their `own` and not taken by other programs (the pace is divided by it). For an
         `interleave`, `workers` is how many inputs are read at once, `buffer` how many elements of each are read ahead
         at most, and `inner` the choice for a function of its datasets. For a `prefetch`, also for the one that is added
         at the end, there are `buffer`, its `bytes` of `Options(ram_budget=)`, and `why`.
@@ -720,6 +723,9 @@ class DatasetIterator(Closable, Generic[T]):
         >>> step, buffer = stats.tuned
         >>> step["where"] in ("inline", "thread", "process"), buffer["buffer"] >= 2
         (True, True)
+        >>> first = step["history"][0]
+        >>> first["where"], first["workers"], first["why"]
+        ('thread', 1, 'trying one call at a time')
         """
         return self._reader.stats()
 

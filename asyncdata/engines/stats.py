@@ -75,7 +75,7 @@ def with_inner(step: StepStatistics, node: Node, meter: Meter, made: int) -> Ste
         return step
     opened = min(node.cycle_length, max(1, made)) if isinstance(node, Interleave) else 1
     each = 1 if where == "process" or tuners else opened  # all of them have the same processes, or AUTOTUNE's threads
-    tuned = step.tuned | ({"inner": tuners[-1].choice._asdict()} if tuners else {})
+    tuned = step.tuned | ({"inner": tuners[-1].described} if tuners else {})
     workers = each * inside.workers
     return step._replace(where=where, inner=functions[where], open_datasets=opened, workers=workers, tuned=tuned)
 
@@ -160,7 +160,7 @@ def percentile(counts: list[int], part: float) -> float | None:
 def chosen(node: Node, budget: MemoryBudget) -> dict[str, Any]:
     """Return AUTOTUNE's choice for a step; nothing if it is not tuned."""
     if isinstance(node, Called) and isinstance(node.executor, Tuning):
-        return node.executor.choice._asdict() | {"group": node.executor.group}
+        return node.executor.described
     if isinstance(node, Interleave) and isinstance(node.tuner, InterleaveTuner):
         return node.tuner.choice._asdict() | {"buffer": node.tuner.buffer}
     if isinstance(node, Prefetch) and node.buffer_size == AUTOTUNE and node in budget.buffers:

@@ -46,6 +46,9 @@ get the interpreter lock."""
 
 FED: Final = "enough for the reader"
 
+REMEMBERED: Final = 20
+"""How many choices the record has, the newest."""
+
 
 class Choice(NamedTuple):
     """Where calls are made, how many at once, and why."""
@@ -58,6 +61,22 @@ class Choice(NamedTuple):
     def way(self) -> Way:
         """The choice without the reason."""
         return self.where, self.workers
+
+
+class Decision(NamedTuple):
+    """A choice that was made, and what was measured under it when the next one was."""
+
+    after: float
+    """Seconds from the first finished group to the choice."""
+    where: Where
+    workers: int
+    why: str
+    pace: float
+    """Elements a second under it, in the last period that was looked at; 0 for one in which nothing was finished."""
+    waited: float
+    """The share of that time for which the reader waited."""
+    own: float
+    """The share of the calls' time that other programs did not take."""
 
 
 class Usage(NamedTuple):
@@ -126,6 +145,11 @@ class Period:
         return 2 * self.waited >= self.elapsed
 
     @property
+    def pace(self) -> float:
+        """Elements a second, had other programs taken nothing; 0 if nothing was finished."""
+        return self.count / self.elapsed / self.own if self.elapsed > 0 else 0.0
+
+    @property
     def own(self) -> float:
         """The part of the calls' time that other programs did not take. What the calls compute on all cores together,
         others cannot have taken: of more threads than cores each waits for the others."""
@@ -185,6 +209,10 @@ class Tuning:
         """How many elements a worker was handed at a time, last."""
         self.pool: object = None
         """Holds the worker processes for the next epoch, once they are used."""
+        self.record: deque[Decision] = deque(maxlen=REMEMBERED)
+        """The choices before the current one."""
+        self.began = self.latest = self.chosen = 0.0
+        """When the first group began, the latest one ended, and the current choice was made."""
         self.forget()
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -216,7 +244,9 @@ class Tuning:
 
     def change(self, choice: Choice, *, alone: bool = False, settled: bool = False) -> None:
         """Make calls in this way from now on."""
-        self.choice = choice
+        if self.latest:
+            self.record.append(self.decision)
+        self.choice, self.chosen = choice, self.latest
         self.alone = alone
         """Whether one call at a time is made, to measure a call."""
         self.settled = settled
@@ -224,6 +254,21 @@ class Tuning:
         self.warm = settled
         """Whether each worker has done its first group under this choice, and processes the first tenth of a second."""
         self.period = Period()
+
+    @property
+    def decision(self) -> Decision:
+        """The current choice, and what was measured under it so far."""
+        period = self.period
+        waited = min(1.0, period.waited / period.elapsed) if period.elapsed > 0 else 0.0
+        after = max(0.0, self.chosen - self.began)
+        return Decision(round(after, 3), *self.choice, round(period.pace, 1), round(waited, 3), round(period.own, 3))
+
+    @property
+    def described(self) -> dict[str, Any]:
+        """The current choice, and the history of choices up to it, as dicts; from any thread."""
+        with self.lock:
+            history = [one._asdict() for one in (*self.record, self.decision)]
+            return {**self.choice._asdict(), "group": self.group, "history": history}
 
     def read(self, waited: float) -> None:
         """Take note that the reader has waited for results, for so many seconds."""
@@ -240,6 +285,7 @@ class Tuning:
 
     def learn(self, sample: Sample) -> None:
         """Learn from one group."""
+        self.began, self.latest = self.began or sample.at - sample.seconds, sample.at
         if self.alone:
             self.looked.append(sample)
             if len(self.looked) >= SINGLE or sum(sample.seconds for sample in self.looked) >= LOOK:
@@ -280,8 +326,7 @@ class Tuning:
         if self.choice.where == "thread":
             seconds = max(cost.cpu, min(self.cost.seconds, cost.seconds))
             self.cost = Cost(seconds, cost.cpu, self.cost.nbytes, self.choice.workers > 1 and period.pausing)
-        pace = period.count / period.elapsed / period.own
-        self.paces[self.choice.way] = min(pace, self.model.most(self.choice.where))
+        self.paces[self.choice.way] = min(period.pace, self.model.most(self.choice.where))
         self.usual[self.choice.way] = period.each
 
     def measure_again(self) -> None:

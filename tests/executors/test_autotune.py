@@ -115,6 +115,29 @@ def test_cheap_functions_stay_on_the_engines_thread(clock: Any) -> None:
     assert tuning.choice[:2] == ("inline", 1)
 
 
+def test_the_history_says_what_each_choice_was_made_after_and_what_was_measured_under_it(clock: Any) -> None:
+    tuning = Tuning(processes=True)
+    drive(tuning, clock, Function(4e-3, speedup=mostly_frees_it, computing=0.99, crowd=1.5), 5)
+    history = tuning.described["history"]
+    assert {name: history[-1][name] for name in ("where", "workers", "why")} == tuning.choice._asdict()
+    assert [(one["where"], one["workers"]) for one in history[:3]] == [("thread", 1), ("thread", 2), ("process", 2)]
+    assert history[0]["after"] == 0 < history[1]["after"] < history[2]["after"]
+    assert [round(one["pace"]) for one in history[1:3]] == [
+        pytest.approx(1.69 / 4e-3, 0.1),
+        pytest.approx(1.95 / 4e-3, 0.1),
+    ]
+    assert all(one["waited"] > 0.9 and one["own"] < 0.8 for one in history[1:3])
+
+
+def test_the_history_is_bounded(clock: Any) -> None:
+    tuning = Tuning(processes=True)
+    for turn in range(60):
+        drive(tuning, clock, Function(1e-6 if turn % 2 else 5e-3, speedup=frees_the_lock), 20)
+    history = tuning.described["history"]
+    assert len(history) == autotune.REMEMBERED + 1
+    assert [one["after"] for one in history] == sorted(one["after"] for one in history)
+
+
 @pytest.mark.parametrize("crowd", [1.5, 2, 4])
 def test_what_else_the_machine_does_is_not_counted(clock: Any, crowd: float) -> None:
     """A busy machine takes cores away: calls take longer, are less than twice as many in two threads, and compute."""
