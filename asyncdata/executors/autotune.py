@@ -96,7 +96,7 @@ class Sample(NamedTuple):
     seconds: float
     """That passed."""
     cpu: float
-    """Those of them that it computed in this process."""
+    """Those of them that it computed; unknown of tasks, then 0."""
     choice: Choice
     at: float
     """When it was done, in seconds of `time.perf_counter`."""
@@ -169,6 +169,11 @@ class Period:
         return self.own * self.seconds / self.count
 
     @property
+    def usual(self) -> Cost:
+        """What a call took, without the time that other programs took, and what it computed."""
+        return Cost(self.each, self.cpu / self.count)
+
+    @property
     def pausing(self) -> bool:
         """Whether calls gave up their core, most of them."""
         return 2 * self.pauses >= self.calls
@@ -224,7 +229,7 @@ class Tuning:
         """What follows from what was measured."""
         processes = self.processes and lock_is_held()
         away = self.usual.get(("process", usable_cores()))
-        return PaceModel(usable_cores(), self.waiting, processes, self.cost, self.paces, away)
+        return PaceModel(usable_cores(), self.waiting, processes, self.cost, self.paces, away and away.seconds)
 
     def forget(self) -> None:
         """Begin with one call at a time; awaiting one is known to wait."""
@@ -232,8 +237,8 @@ class Tuning:
         self.cost = Cost()
         self.paces: dict[Way, float] = {}
         """Elements a second under each choice that was measured while the reader waited."""
-        self.usual: dict[Way, float] = {}
-        """Seconds of a call under each of them."""
+        self.usual: dict[Way, Cost] = {}
+        """What a call took under each of them, and what it computed."""
         self.since = 0.0
         self.complete = False
         """Whether no choice is left that should be faster than the best one."""
@@ -288,7 +293,7 @@ class Tuning:
         self.began, self.latest = self.began or sample.at - sample.seconds, sample.at
         if self.alone:
             self.looked.append(sample)
-            if len(self.looked) >= SINGLE or sum(sample.seconds for sample in self.looked) >= LOOK:
+            if self.has_looked:
                 self.look()
             return
         period = self.period
@@ -308,6 +313,13 @@ class Tuning:
 
     # what was measured
 
+    @property
+    def has_looked(self) -> bool:
+        """Whether enough single calls were measured. The first may have done what others need not, such as an import:
+        unless it took very long, there is a second one."""
+        first, *others = [sample.seconds for sample in self.looked]
+        return first >= PERIOD or len(others) >= SINGLE - 1 or sum(others) >= LOOK
+
     def look(self) -> None:
         """Measure single calls. Work that only the first one did, such as an import, does not count."""
         period = Period()
@@ -317,7 +329,7 @@ class Tuning:
         if self.cost.seconds < CHEAP:
             self.settle(("inline", 1), "cheapest so")
         else:
-            self.paces["thread", 1], self.usual["thread", 1] = 1 / self.cost.seconds, self.cost.seconds
+            self.paces["thread", 1], self.usual["thread", 1] = 1 / self.cost.seconds, self.cost
             self.decide(self.period.waited > 0)
 
     def measure(self) -> None:
@@ -327,20 +339,38 @@ class Tuning:
             seconds = max(cost.cpu, min(self.cost.seconds, cost.seconds))
             self.cost = Cost(seconds, cost.cpu, self.cost.nbytes, self.choice.workers > 1 and period.pausing)
         self.paces[self.choice.way] = min(period.pace, self.model.most(self.choice.where))
-        self.usual[self.choice.way] = period.each
+        self.usual[self.choice.way] = period.usual
 
     def measure_again(self) -> None:
-        """Take note of the current pace. If it has become slower, the others would be slower too."""
-        before = self.paces[self.choice.way]
+        """Take note of the current pace. If it has become slower, the others would be slower too. What a call took at
+        first remains, as calls may be changing just now."""
+        before, usual = self.paces[self.choice.way], self.usual[self.choice.way]
         self.measure()
+        self.usual[self.choice.way] = usual
         change = min(1.0, self.paces[self.choice.way] / before)
         self.paces = {way: pace * (1 if way == self.choice.way else change) for way, pace in self.paces.items()}
 
     @property
     def misled(self) -> bool:
-        """Whether calls compute far less than the single ones did, which imported a module or compiled something."""
-        known = self.choice.where == "thread" and not self.repeated
-        return known and CHANGED * self.period.cpu < self.cost.cpu * self.period.count
+        """Whether calls are unlike the single ones, which imported a module or compiled something, or were of another
+        kind of elements. In threads calls may take longer, but compute as long as alone."""
+        if self.repeated or self.cost.seconds < CHEAP or self.choice.where == "task":
+            return False
+        slower = self.choice.where == "process" and differs(self.cost.seconds, self.period.each)
+        return slower or self.computes_otherwise(self.cost)
+
+    @property
+    def has_changed(self) -> bool:
+        """Whether calls take or compute evidently longer or shorter under this choice than they did."""
+        before = self.usual[self.choice.way]
+        return differs(before.seconds, self.period.each) or self.computes_otherwise(before)
+
+    def computes_otherwise(self, before: Cost) -> bool:
+        """Whether calls compute evidently longer or shorter than before, if that is a good deal of a core's time."""
+        now = self.period.usual
+        return (
+            differs(before.cpu, now.cpu) and max(before.cpu, now.cpu) * self.period.count > USED * self.period.elapsed
+        )
 
     # what follows
 
@@ -390,8 +420,7 @@ class Tuning:
         again what was slower than it should be."""
         period = self.period
         lasted = period.now - self.since
-        usual = self.usual[self.choice.way]
-        if not usual / CHANGED <= period.each <= usual * CHANGED and lasted >= min(self.caution, LATEST):
+        if self.has_changed and lasted >= min(self.caution, LATEST):
             self.caution = min(2 * self.caution, MOST_PATIENCE)
             self.repeated = False
             self.forget()
@@ -433,3 +462,8 @@ class Tuning:
     def about(self) -> str:
         """What a call was found to cost."""
         return "it is awaited" if self.waiting == "task" else self.cost.text
+
+
+def differs(before: float, now: float) -> bool:
+    """Return whether seconds are evidently others than before."""
+    return not before / CHANGED <= now <= before * CHANGED

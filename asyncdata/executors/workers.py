@@ -38,6 +38,7 @@ class Group:
 
     __slots__ = (
         "asked",
+        "away",
         "blocked",
         "count",
         "cpu",
@@ -67,6 +68,7 @@ class Group:
             0.0  # that its work took; those that it computed; those that it could have, had there been a core
         )
         self.cpu = self.queued = 0.0
+        self.away = 0.0  # seconds that it computed in another process, which are not in `cpu`
         self.inline = False  # whether it was worked on in the engine's thread
         self.ended = 0.0  # when that was; in which thread, task or process
         self.lane = 0

@@ -196,7 +196,8 @@ class AutotunedWorkers(Workers):
         """Record the cost of a group; from any thread."""
         usage = Usage(group.queued, group.pauses, group.blocked) if group.asked else None
         nbytes = weight_of(group) if self.tuning.alone and group.error is None else 0
-        sample = Sample(group.count, group.seconds, group.cpu, choice, time.perf_counter(), usage, nbytes)
+        cpu = group.cpu + group.away
+        sample = Sample(group.count, group.seconds, cpu, choice, time.perf_counter(), usage, nbytes)
         self.tuning.samples.append(sample)
         finished(group)
 

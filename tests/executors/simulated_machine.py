@@ -217,7 +217,7 @@ class Run:
         waits = function.waits or function.crowded > 1 or rates.seconds - rates.queued > 1.3 * function.cpu
 
         def add(count: int, place: int = 0) -> None:
-            cpu = 0.0 if self.choice.where in {"process", "task"} else count * function.cpu
+            cpu = 0.0 if self.choice.where == "task" else count * function.cpu
             usage = Usage(count * rates.queued, count if waits else 0, rates.blocked)
             when = self.now - STEP * (1 - place / workers) if count > 1 else self.now
             tuning.samples.append(

@@ -480,6 +480,25 @@ def test_calls_go_on_where_they_are_made_until_there_are_processes(monkeypatch: 
     assert [number for number, _ in found] == list(range(1, len(found) + 1))
 
 
+def test_what_calls_compute_in_processes_is_known() -> None:
+    """Else calls that compute there, and later wait for as long, would stay there."""
+
+    def compute(number: int) -> tuple[int, int]:
+        end = time.thread_time() + 1e-3
+        while time.thread_time() < end:
+            pass
+        return number, os.getpid()
+
+    ds = ad.Dataset.counter(1).map(compute, executor=ad.AUTOTUNE)
+    object.__setattr__(ds.plan, "executor", Decided(processes=True))
+    samples: list[Sample] = []
+    with ds.iterate() as elements:
+        while not (samples := [one for one in [*ds.plan.executor.samples] if one.choice.where == "process"]):
+            next(elements)
+    away = samples[0]
+    assert away.cpu >= 1e-3 * away.elements
+
+
 def test_calls_stay_where_they_are_made_if_something_else_is_chosen_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
     """By another iterator of the dataset, while this one waits for processes."""
     may_start = late(monkeypatch, 6, WorkerPool.open)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import random
 import sys
 from collections.abc import Iterator
+from itertools import accumulate
 
 import pytest
 
@@ -45,6 +47,14 @@ SLOW = Reader(pace=400, lock=0.1, cores=0.1)
 PYTHON_TRAINER = Reader(pace=1000, lock=0.9, cores=0.9)
 HOLDS_THE_LOCK = Reader(pace=2000, lock=0.5, cores=0.5)
 
+
+def bursts(cores: float, seed: int) -> tuple[Busy, ...]:
+    """Return when other programs take so many cores: again and again, for up to two seconds."""
+    drawn = random.Random(seed)
+    times = list(accumulate(drawn.uniform(0.05, 2.0) for _ in range(40)))
+    return tuple(Busy(begin, end, cores=cores) for begin, end in zip(times[::2], times[1::2], strict=True))
+
+
 SCENARIOS: dict[str, Machine] = {
     # 1 core
     "1: cheap": Machine(1, CHEAP),
@@ -72,6 +82,14 @@ SCENARIOS: dict[str, Machine] = {
     "2: python, unsteady": Machine(2, PYTHON, TRAINER, unsteady=0.6),
     "2: sleep, a pause each second": Machine(2, SLEEP, Reader(pace=20_000, lock=0.05, cores=0.1, away=PAUSES)),
     "2: cheap becomes python": Machine(2, CHEAP, changes=(4.0, PYTHON)),
+    "2: decoder becomes sleep": Machine(2, DECODER, changes=(4.0, SLEEP)),
+    "2: python becomes cheap while processes are tried": Machine(2, PYTHON, changes=(1.0, CHEAP)),
+    "2: large arrays become python": Machine(2, NUMPY, changes=(4.0, PYTHON)),
+    "2: reads and decodes, then waits alone": Machine(2, READ_AND_DECODE, changes=(0.7, SERVER)),
+    "2: slow python becomes sleep": Machine(2, SLOW_PYTHON, changes=(4.0, SLEEP)),
+    "2: JPEG, other programs again and again": Machine(2, JPEG, others=bursts(1.0, 0)),
+    "2: python, other programs again and again": Machine(2, PYTHON, others=bursts(1.0, 1)),
+    "2: sleep, other programs again and again": Machine(2, SLEEP, others=bursts(1.0, 2)),
     # 4 cores
     "4: python, slow reader": Machine(4, PYTHON, SLOW),
     "4: python, threads only": Machine(4, PYTHON, TRAINER, processes=False),
@@ -97,6 +115,11 @@ SCENARIOS: dict[str, Machine] = {
     "16: decoder, a trainer in python": Machine(16, DECODER, PYTHON_TRAINER),
     "16: sleep, compiles first": Machine(16, SLEEP, COMPILING),
     "16: decoder becomes python": Machine(16, DECODER, changes=(4.0, SLOW_PYTHON)),
+    "16: server becomes python": Machine(16, SERVER, changes=(4.0, PYTHON)),
+    "16: python becomes sleep while processes are tried": Machine(16, PYTHON, changes=(1.0, SLEEP)),
+    "16: decoder, other programs again and again": Machine(16, DECODER, TRAINER, others=bursts(10.0, 3)),
+    "16: python, 2 cores for it by a share that nobody tells": Machine(16, PYTHON, others=(Busy(0, 99, cores=14.0),)),
+    "16: decoder, 2 cores for it by a share that nobody tells": Machine(16, DECODER, others=(Busy(0, 99, cores=14.0),)),
     # 64 cores
     "64: python": Machine(64, SLOW_PYTHON),
     "64: decoder, compiles first": Machine(64, DECODER, COMPILING),

@@ -78,7 +78,7 @@ class Task(NamedTuple):
 
 class TaskResult(NamedTuple):
     """The outcome of a group: results, the places of those that stay if not all do, how many elements were processed,
-    the seconds it took, and the seconds of these without a core.
+    the seconds it took, and the seconds of these without a core and those that it computed.
     """
 
     items: list[Any] | tuple[ColumnBatch, ...]
@@ -86,6 +86,7 @@ class TaskResult(NamedTuple):
     done: int
     seconds: float
     queued: float
+    cpu: float = 0.0
     ended: float = 0.0
     """When it was done, by the clock that all processes share, and which one did it."""
     worker: int = 0
@@ -315,17 +316,17 @@ def carry_out(
         return TaskResult([], None, 0, 0.0, 0.0)
     retried: list[None] = []
     RETRIED.set(retried)
-    begin, waited = time.perf_counter(), queued()
+    begin, waited, computed = time.perf_counter(), queued(), time.thread_time()
     if task.careful:
         done, count = one_by_one(work, block, task, mark), len(block)
     else:
         end = inf if task.unlimited else begin + LATE
         done, count = in_time(work, block, Deadline(ENDLESS.step, end, dropped), empty)
-    ended, waited = time.perf_counter(), queued() - waited
+    ended, waited, computed = time.perf_counter(), queued() - waited, time.thread_time() - computed
     outcome = outcome_of(work, task, done, count)
     functions = None if work.times is None else work.times.seconds
     outcome = outcome._replace(retries=len(retried), functions=functions)
-    return outcome._replace(seconds=ended - begin, queued=waited, ended=ended, worker=os.getpid())
+    return outcome._replace(seconds=ended - begin, queued=waited, cpu=computed, ended=ended, worker=os.getpid())
 
 
 def outcome_of(work: GroupWork, task: Task, done: Block, count: int) -> TaskResult:

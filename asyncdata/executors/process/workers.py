@@ -157,7 +157,7 @@ class PickledWorkers(Workers):
             raise UnreadableError(repr(error)) from error
         if isinstance(answer, RemoteError):
             raise answer.failure(None).error
-        group.seconds, group.queued, group.asked = answer.seconds, answer.queued, True
+        group.seconds, group.queued, group.away, group.asked = answer.seconds, answer.queued, answer.cpu, True
         group.ended, group.lane, group.retries = answer.ended, answer.worker, answer.retries
         group.functions = answer.functions
         group.count = reached(group.what, answer)
