@@ -68,6 +68,7 @@ LATE = {
     "asyncdata.dataset_arguments": "likewise",
     "asyncdata.engines.stall_report": "statistics, which most programs do not ask for",
     "asyncdata.graph.autotuned_workers": "worker processes",
+    "asyncdata.graph.stage_workers": "worker processes, and AUTOTUNE's workers",
     "asyncdata.grouping": "each method imports what it alone needs",
     "asyncdata.planning.optimizer": "clusters, and steps that a rule makes",
     "asyncdata.iterator": "devices, a process of its own, statistics and the dashboard",

@@ -1,12 +1,11 @@
-"""Which workers a stage gets, and workers that are replaced while they run."""
+"""AutotunedWorkers: workers that are replaced while they run, as AUTOTUNE chooses."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from concurrent.futures import Executor
 from functools import partial
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Final
 
 from asyncdata.errors import StageError
 from asyncdata.executors.autotune import Choice, Sample, Tuning, Usage
@@ -14,17 +13,11 @@ from asyncdata.executors.function_call import INLINE_GROUP, ChunkSizer, Deadline
 from asyncdata.executors.group_work import Done, GroupWork
 from asyncdata.executors.limiter import Limiter
 from asyncdata.executors.scope import Scope
-from asyncdata.executors.workers import Group, RemoteExecutor, TaskWorkers, ThreadWorkers, Workers
+from asyncdata.executors.workers import Group, TaskWorkers, ThreadWorkers, Workers
 from asyncdata.runtime.block import Block
 from asyncdata.system.host_resources import usable_cores
 
-if TYPE_CHECKING:
-    from asyncdata.executors.process.pool import PoolHandle
-
-__all__ = ("AutotunedWorkers", "CallExecutor", "workers_of")
-
-CallExecutor: TypeAlias = "PoolHandle | Executor | Tuning | RemoteExecutor"
-"""The executor of a stage's calls, if not threads or tasks of the pipeline; or AUTOTUNE's tuner."""
+__all__ = ("AutotunedWorkers", "autotuned_workers")
 
 
 class InlineWorkers(Workers):
@@ -225,29 +218,7 @@ def shared_calls(scope: Scope, work: GroupWork, tuning: Tuning) -> SharedCalls |
     return scope.meter.shared[function]
 
 
-def process_workers(
-    scope: Scope, work: GroupWork, workers: int, executor: PoolHandle | Executor, copied: bool
-) -> Workers:
-    """Return where the groups of a stage run that has an executor, of processes of ours or of the user's."""
-    from asyncdata.executors.process.workers import EXECUTORS, ExecutorWorkers, ProcessWorkers
-
-    if not isinstance(executor, Executor):
-        return ProcessWorkers(executor, workers, work, scope.epoch, copied)
-    EXECUTORS.check(executor, work.label)
-    return ExecutorWorkers(executor, workers, work, scope.epoch)
-
-
-def workers_of(scope: Scope, work: GroupWork, workers: int, executor: CallExecutor | None, copied: bool) -> Workers:
-    """Return where the groups of a stage run."""
-    if isinstance(executor, Tuning):
-        shared = shared_calls(scope, work, executor)
-        return AutotunedWorkers(scope, work, shared.tuning if shared else executor, copied, shared)
-    seeded = work.seeded(scope.owned.seed)
-    if isinstance(executor, RemoteExecutor):
-        return executor.workers(workers, seeded, scope.epoch, copied)
-    if executor is not None:
-        return process_workers(scope, seeded, workers, executor, copied)
-    work = work.at(scope.epoch, scope.meter.function_seconds)
-    if any(call.is_async for call in work.calls):
-        return TaskWorkers(scope, workers, work.run_async, work.at_once)
-    return ThreadWorkers(scope, workers, work.attempt, any(call.many_at_once for call in work.calls))
+def autotuned_workers(scope: Scope, work: GroupWork, tuning: Tuning, copied: bool) -> AutotunedWorkers:
+    """Return where the groups of a stage run that AUTOTUNE places."""
+    shared = shared_calls(scope, work, tuning)
+    return AutotunedWorkers(scope, work, shared.tuning if shared else tuning, copied, shared)

@@ -18,7 +18,7 @@ from asyncdata.executors.group_work import GroupWork
 from asyncdata.executors.inflight_window import InFlightWindow, ResultStatistics
 from asyncdata.executors.scope import Scope
 from asyncdata.executors.workers import Workers
-from asyncdata.graph.autotuned_workers import CallExecutor, workers_of
+from asyncdata.graph.stage_workers import CallExecutor, workers_of
 from asyncdata.memory.buffer_pool import LARGE
 from asyncdata.runtime.block import Block, Blocks, Demand
 from asyncdata.runtime.meter import Meter

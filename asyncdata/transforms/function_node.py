@@ -16,8 +16,8 @@ from asyncdata.executors.group_work import GroupWork
 from asyncdata.executors.inflight_window import ResultStatistics
 from asyncdata.executors.scope import Scope
 from asyncdata.executors.workers import RemoteExecutor
-from asyncdata.graph.autotuned_workers import CallExecutor
 from asyncdata.graph.node import PHYSICAL, Unary, parallel_label
+from asyncdata.graph.stage_workers import CallExecutor
 from asyncdata.graph.stages import Apply
 from asyncdata.options import AUTOTUNE, Options
 from asyncdata.runtime.block import Blocks, Demand
