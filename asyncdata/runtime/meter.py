@@ -69,6 +69,8 @@ class Finished(Protocol):
     seconds: float
     cpu: float
     """The CPU seconds of its thread; 0 if unknown."""
+    away: float
+    """Those of another process that worked on it; 0 if unknown."""
     inline: bool
     """Whether it ran in the engine's thread."""
     ended: float
@@ -307,7 +309,7 @@ class Meter:
             self.own += group.seconds
         else:
             self.worked += group.seconds
-            self.computed += group.cpu
+            self.computed += group.cpu + group.away
             if group.retries:
                 self.retried += [None] * group.retries
             if group.functions:

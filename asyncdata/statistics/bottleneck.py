@@ -173,7 +173,8 @@ class LoadAnalysis:
             had_a_core = max(0.0, step.own_seconds - self.stats.queued_seconds)
             least = COMPUTES if step.kind == "function" else MERGES
             return not 0 < self.stats.thread_seconds < least * had_a_core
-        return step.where == "process" or step.cpu_seconds > min(COMPUTES * step.worker_seconds, self.seconds / 2)
+        unknown = step.where == "process" and not step.cpu_seconds
+        return unknown or step.cpu_seconds > min(COMPUTES * step.worker_seconds, self.seconds / 2)
 
     def waiting(self) -> list[Load]:
         """Return the shares of the time in which steps without workers waited for something outside the pipeline."""
@@ -310,7 +311,10 @@ class LoadAnalysis:
         calls = min(max(MOST_CALLS, now), ceil(now * gain * 1.2))
         each = ceil(calls / step.open_datasets)  # of the datasets that are open, if there are several
         most = min(most, each * step.open_datasets / now)
-        return self.bottleneck(limit, evidence, f"num_parallel_calls={each}{inside(step)}", most)
+        change = f"num_parallel_calls={each}{inside(step)}"
+        if step.where == "process":
+            change += " without executor='process', as threads wait as well"
+        return self.bottleneck(limit, evidence, change, most)
 
     def advise_processes(self, limit: Load, step: StepStatistics, evidence: str) -> Bottleneck:
         """Advise to make calls in processes."""
@@ -337,9 +341,10 @@ class LoadAnalysis:
         The rest of this process still computes for each element, and sending an element takes `handed` seconds more.
         """
         items, cost, total = max(1, step.items), self.cost(step), usable_cores()
-        rest = max(0.0, self.stats.process_seconds / items - cost)
+        away = step.cpu_seconds if step.where == "process" else 0.0
+        rest = max(0.0, (self.stats.process_seconds + away) / items - cost)
         idle = self.stats.idle_cores
-        cores = total if idle is None else min(total, self.stats.process_seconds / self.seconds + idle)
+        cores = total if idle is None else min(total, (self.stats.process_seconds + away) / self.seconds + idle)
         pace = min(calls / cost, cores / (cost + rest + handed)) if cost else float("inf")
         found = self.bottleneck(limit, evidence, change, min(pace * self.seconds / items, total))
         if found.gain < 1.05 and cores < 0.9 * total:

@@ -110,7 +110,7 @@ class StepStatistics(NamedTuple):
     """Where its functions are called, or those inside its datasets: `"inline"`, `"thread"`, `"task"` or `"process"`;
     empty if it has none."""
     cpu_seconds: float
-    """How many of `worker_seconds` its threads computed; 0 if that is unknown."""
+    """How many of `worker_seconds` its threads or processes computed; 0 if that is unknown."""
     tuned: dict[str, Any]
     """The choices of AUTOTUNE; empty if it has none."""
     inputs: tuple[int, ...]

@@ -381,6 +381,31 @@ def test_the_cure_of_functions_inside_datasets_names_them(
     assert found.gain == pytest.approx(gain, rel=0.03)
 
 
+@pytest.mark.parametrize(
+    ("cpu", "change"),
+    [
+        (0.2, "num_parallel_calls=46 without executor='process', as threads wait as well"),
+        (9.0, "less work per element"),
+        (0.0, "less work per element"),  # not known
+    ],
+)
+def test_functions_that_wait_in_processes_belong_into_threads(
+    monkeypatch: pytest.MonkeyPatch, cpu: float, change: str
+) -> None:
+    monkeypatch.setattr("asyncdata.statistics.bottleneck.usable_cores", lambda: 2)
+    found = bottleneck_of(measured(where="process", worker_seconds=19.0, cpu_seconds=cpu, workers=2))
+    assert change in found.change
+
+
+def test_it_is_known_whether_functions_compute_or_wait_in_processes() -> None:
+    for function, waits in ((sleeps, True), (computes, False)):
+        with ad.Dataset.range(100).map(function, num_parallel_calls=2, executor="process").iterate() as elements:
+            _ = list(elements)
+            (step,) = [step for step in elements.stats().steps if step.kind == "function"]
+        assert step.cpu_seconds > 0
+        assert not waits or step.cpu_seconds < step.worker_seconds / 2
+
+
 def idle(seconds: float = 10.0, **step: Any) -> Statistics:
     """What is told of a pipeline in which nothing is busy, though its reader waits."""
     found = measured(**{"worker_seconds": 0.2, "cpu_seconds": 0.2, "where": "process", "p50": 1e-3, **step})
@@ -392,7 +417,10 @@ def idle(seconds: float = 10.0, **step: Any) -> Statistics:
     [
         (dataclasses.replace(idle(), first_seconds=9.0), "the first element came after 9.00 s of 10.0 s: read more"),
         (idle(p50=1e-6), "sending elements to 2 processes takes longer than map(computes"),
-        (idle(workers=4, worker_seconds=10.0), "keeps 4 processes busy 25% of the time: less work per element"),
+        (
+            idle(workers=4, worker_seconds=10.0, cpu_seconds=9.0),
+            "keeps 4 processes busy 25% of the time: less work per element",
+        ),
     ],
 )
 def test_where_nothing_is_busy_it_says_no_more_than_was_measured(stats: Statistics, told: str) -> None:

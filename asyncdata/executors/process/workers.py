@@ -348,7 +348,7 @@ class ExecutorWorkers(Workers):
                 self.submit(group, finished)
                 return
             assert outcome is not None
-            group.seconds, group.count = outcome.seconds, reached(group.what, outcome)
+            group.seconds, group.away, group.count = outcome.seconds, outcome.cpu, reached(group.what, outcome)
             group.retries, group.functions = outcome.retries, outcome.functions
             self.pace.measured(group.count, outcome.worked)
             group.result = sent_back(group.what.slice(0, group.count), outcome, self.tasks.work.label)
