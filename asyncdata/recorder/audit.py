@@ -139,10 +139,18 @@ def left_behind(runs: Sequence[Run]) -> dict[int, list[str]]:
         for part, one in latest.items():
             behind = part[1] != run.shares and not is_dealt_anew(run, part)  # another rank, which is slower
             if one.epoch > run.epoch and (one.ids & run.ids or one.ids == run.ids) and not behind:
-                words = f"{run.rank} went back to step {run.begin} of epoch {run.epoch} afterwards, {run.path}"
-                found[part] = f"{words}: what learned from this epoch is gone"
+                found[part] = words_of_return(run, one)
         latest[run.epoch, run.shares] = run
     return {epoch: [words for part, words in found.items() if part[0] == epoch] for epoch, *_ in found}
+
+
+def words_of_return(run: Run, one: Run) -> str:
+    """Say that a run went back from the epoch of another one, unless that may be of another process that goes on."""
+    place = f"step {run.begin} of epoch {run.epoch} afterwards, {run.path}"
+    if run.shares == one.shares and run.process and one.process and run.process != one.process:
+        readers = f"rank {one.process[0]} and rank {run.process[0]} each read all of it, and the latter was at {place}"
+        return f"{readers}: the log cannot tell whether what learned from this epoch is gone"
+    return f"{run.rank} went back to {place}: what learned from this epoch is gone"
 
 
 def is_dealt_anew(run: Run, part: Part) -> bool:
@@ -165,6 +173,16 @@ def differences(runs: Sequence[Run]) -> list[str]:
         for name in ("plan", "seeds")
         if run.header[name] != first.header[name]
     ][:MOST]
+
+
+def readers_of_all(runs: Sequence[Run]) -> list[str]:
+    """Say which processes each read all of the data from one step on; one may have another number after a restart."""
+    each: dict[int, set[int]] = {}
+    for run in runs if rank_words(runs[0].shares) == rank_words(()) else ():
+        each.setdefault(run.begin, set()).update(run.process[:1])
+    readers = sorted({number for numbers in each.values() if len(numbers) > 1 for number in numbers})
+    words = " and ".join(f"rank {number}" for number in readers[:MOST])
+    return [f"{words} each read all of it: give each a share, as shard() does, or record one alone"] if words else []
 
 
 def differing(one: Sequence[Any], other: Sequence[Any]) -> str:
@@ -290,10 +308,7 @@ class EpochAudit:
                 if not over if later is None else later.each[place] != begin:  # else it gave nothing
                     because.append(f"{rank_words(shares)} has no log")
                 continue
-            readers = sorted({run.process[0] for run in runs if run.process and run.begin == begin})
-            if len(readers) > 1 and rank_words(shares) == rank_words(()):
-                words = " and ".join(f"rank {number}" for number in readers[:MOST])
-                because.append(f"{words} each read all of it: give each a share, as shard() does, or record one alone")
+            because += readers_of_all(runs)
             if later is not None and max(run.time for run in runs) > min(run.time for run in later.all_runs):
                 because.append(f"{runs[0].rank} went on after {later.name} had begun from its state")
             steps, ended = self.chain(runs)

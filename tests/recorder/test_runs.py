@@ -151,6 +151,36 @@ def test_processes_that_each_read_everything_are_not_one_that_was_started_again(
     assert seen(tmp_path).complete
 
 
+def test_processes_that_each_go_on_from_one_state_are_not_one_that_was_started_again(
+    tmp_path: Path, process: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state = read(pipeline(tmp_path / "run.jsonl"), 7)
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    for rank in ("0", "1"):
+        monkeypatch.setenv("RANK", rank)
+        read(pipeline(tmp_path / "run.jsonl"), state=state)
+    assert seen(tmp_path).because == [
+        "rank 0 and rank 1 each read all of it: give each a share, as shard() does, or record one alone"
+    ]
+
+
+@pytest.mark.parametrize("same", [True, False])
+def test_of_processes_that_each_read_everything_the_slower_one_is_not_taken_for_one_that_went_back(
+    tmp_path: Path, process: Any, monkeypatch: pytest.MonkeyPatch, same: bool
+) -> None:
+    process("7")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setenv("RANK", "0")
+    logs = [tmp_path / "0.jsonl", tmp_path / "1.jsonl"]
+    for epoch in (0, 1):
+        _ = [*pipeline(logs[0]).iterate(epoch=epoch)]
+    monkeypatch.setenv("RANK", "0" if same else "1")
+    _ = [*pipeline(logs[1]).iterate(epoch=0)]
+    words = str(audit(read_logs([*map(str, logs)]))[1])
+    assert ("rank 0 and rank 1 each read all of it" in words) is ("the log cannot tell whether" in words) is not same
+    assert (": what learned from this epoch is gone" in words) is same
+
+
 def test_epochs_that_came_after_where_a_run_went_back_to_are_gone_until_it_has_come_to_them_again(
     tmp_path: Path,
 ) -> None:
