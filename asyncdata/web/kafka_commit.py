@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Final
 
 from asyncdata.errors import PlanError
-from asyncdata.redaction import redacted
 from asyncdata.system.optional_packages import require
 from asyncdata.web.folder import mappings_in
-from asyncdata.web.kafka_topic import EXTRA
+from asyncdata.web.kafka_client import EXTRA, client_arguments, reason_of, words_of
 from asyncdata.web.sources import kafka_source, name_for
 
 __all__ = ("commit_kafka",)
+
+ANSWER_SECONDS: Final = 10.0
+"""How long the broker may take to say why it could not be reached."""
 
 
 def commit_kafka(
@@ -56,13 +58,15 @@ def offsets_in(state: object, label: str) -> Iterator[tuple[int, int]]:
 async def commit(servers: str, topic: str, group: str, offsets: Mapping[int, int], client: Mapping[str, Any]) -> None:
     """Commit offsets in the name of a group, of which no member needs to be there."""
     kafka: Any = require("aiokafka", "commit_kafka", EXTRA)
-    consumer = kafka.AIOKafkaConsumer(bootstrap_servers=servers, group_id=group, enable_auto_commit=False, **client)
+    given = client_arguments(client)
+    consumer = kafka.AIOKafkaConsumer(bootstrap_servers=servers, group_id=group, enable_auto_commit=False, **given)
     try:
         await consumer.start()
         places = {kafka.TopicPartition(topic, partition): offset for partition, offset in offsets.items()}
         consumer.assign(list(places))
         await consumer.commit(places)
     except kafka.errors.KafkaConnectionError as error:
-        raise ConnectionError(redacted(f"commit_kafka: {error}")) from error
+        reason = await reason_of(servers, given, ANSWER_SECONDS) or error
+        raise ConnectionError(f"commit_kafka: {words_of(reason)}") from reason
     finally:
         await consumer.stop()

@@ -16,20 +16,18 @@ from asyncdata.executors.function_call import noted
 from asyncdata.executors.scope import Scope
 from asyncdata.graph.node import ELSEWHERE, PHYSICAL, Node, in_turn
 from asyncdata.graph.stages import Produce
-from asyncdata.redaction import redacted
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
 from asyncdata.runtime.resharding import Resharding, Share
 from asyncdata.runtime.source_state import RestorableItem, SourceSnapshot
 from asyncdata.runtime.tickets import END, Position, Ticket, Tickets
 from asyncdata.sources.stateful import StreamPlace
 from asyncdata.system.optional_packages import require
+from asyncdata.web.kafka_client import EXTRA, client_arguments, reason_of, refusals, words_of
 from asyncdata.web.kept_message import KeptMessage
 from asyncdata.web.queue_reader import MESSAGES, Begin
 from asyncdata.web.reconnecting import Reconnecting
 
 __all__ = ("KafkaTopic",)
-
-EXTRA: Final = "'asyncdata[kafka]'"
 
 WAIT_MILLISECONDS: Final = 1000
 """How long the client waits for records before the broker is asked whether it is there."""
@@ -232,6 +230,7 @@ class KafkaReader:
         self.source = source
         self.label = source.label()
         self.kafka: Any = require("aiokafka", "from_kafka", EXTRA)
+        self.arguments = client_arguments(source.client)
         self.again = Reconnecting(self.label, source.give_up_seconds)
         self.given: Offsets = {}
         """The offset behind what was given of each partition."""
@@ -268,7 +267,7 @@ class KafkaReader:
                 enable_auto_commit=False,
                 auto_offset_reset="none",
                 isolation_level="read_committed",
-                **self.source.client,
+                **self.arguments,
             )
             self.consumer = consumer
             try:
@@ -295,9 +294,12 @@ class KafkaReader:
         return cluster.partitions_for_topic(self.source.topic) or set[int]()
 
     async def wait(self, error: Exception) -> None:
-        """Wait until the broker may be asked again; raise if it was away for too long."""
-        failure = ConnectionError(redacted(f"{self.label}: {type(error).__name__}: {error}"))
-        failure.__cause__ = error
+        """Wait until the broker may be asked again; raise if it was away for too long, or refuses who asks."""
+        reason = await reason_of(self.source.servers, self.arguments, PROBE_SECONDS)
+        failure = ConnectionError(f"{self.label}: {words_of(reason or error)}")
+        failure.__cause__ = reason or error
+        if isinstance(reason, refusals()):
+            raise failure
         await self.again.wait(failure)
 
     async def start(self, progress: Progress) -> None:

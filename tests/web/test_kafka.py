@@ -8,6 +8,7 @@ import random
 import shutil
 import ssl
 import subprocess
+import threading
 import traceback
 from collections.abc import Iterable, Iterator
 from importlib import import_module
@@ -314,8 +315,14 @@ class Token(aiokafka.abc.AbstractTokenProvider):  # type: ignore[misc,name-defin
     def __init__(self, text: str) -> None:
         super().__init__()
         self.text = text
+        self.error: Exception | None = None
+        """What it raises, as one that asks another server may."""
+        self.raised = threading.Event()
 
     async def token(self) -> str:
+        if self.error is not None:
+            self.raised.set()
+            raise self.error
         return self.text
 
 
@@ -337,9 +344,47 @@ def test_clients_say_who_they_are_to_whom_asks(mechanism: str) -> None:
                 assert sorted(values(records)) == [*range(6)]
                 ad.web.commit_kafka(server.servers, topic, records.state_dict(), "trainers", client=client)
             wrong = named("guessed")
-            with pytest.raises(ConnectionError, match="from_kafka") as caught:
+            with pytest.raises(ConnectionError, match="from_kafka.*SaslAuthenticationFailed") as caught:
                 list(ad.Dataset.from_kafka(server.servers, topic, follow=False, client=wrong))
+            with pytest.raises(ConnectionError, match="commit_kafka.*SaslAuthenticationFailed"):
+                ad.web.commit_kafka(server.servers, topic, records.state_dict(), "trainers", client=wrong)
             assert "guessed" not in "".join(traceback.format_exception(caught.value))
+        finally:
+            server.kill()
+
+
+@pytest.mark.parametrize("fault", ["expired", "no provider", "no provider for a while"])
+def test_a_token_that_runs_out_is_an_error_that_says_so_and_a_provider_that_fails_is_asked_again(
+    fault: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with reserved_ports(1) as (port,), SaslGate.before(port) as gate:
+        server, token = KafkaServer(port, gate.port), Token("secret")
+        more = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "OAUTHBEARER"}
+        client = {**more, "sasl_oauth_token_provider": token}
+        try:
+            topic = server.topic(client=client)
+            server.send(topic, range(4), client=client)
+            ds = ad.Dataset.from_kafka(server.servers, topic, client=client, give_up_seconds=20)
+            with virtual_pauses(monkeypatch) as pauses, ds.iterate() as records:
+                assert sorted(values(next(records) for _ in range(4))) == [*range(4)]
+                monkeypatch.setattr(kafka_topic, "PROBE_SECONDS", 0.3)
+                if fault == "expired":
+                    token.text = "of yesterday"
+                else:
+                    token.error = RuntimeError("no answer")
+                gate.break_off()
+                if fault != "no provider for a while":
+                    words = (
+                        "SaslAuthenticationFailed" if fault == "expired" else "provider raised RuntimeError: no answer"
+                    )
+                    with pytest.raises(ConnectionError, match=words):
+                        next(records)
+                    assert bool(pauses) is (fault != "expired"), "what is refused is not asked for again"
+                    return
+                assert token.raised.wait(120)
+                token.error = None
+                server.send(topic, [4], client=client)
+                assert values([next(records)]) == [4]
         finally:
             server.kill()
 
