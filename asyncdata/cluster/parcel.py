@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from asyncdata.executors.process.shm_arena import dumps
+from asyncdata.executors.process.shm_arena import Buffers, dumps
 from asyncdata.memory.buffer_pool import empty
 from asyncdata.memory.memcpy import copy
 
@@ -33,7 +33,7 @@ class Parcel(NamedTuple):
     @staticmethod
     def of(value: Any, dump: Callable[[Any, Any], bytes] = dumps) -> Parcel:
         """Return a value in the form that is sent; nothing large is copied."""
-        buffers: list[pickle.PickleBuffer] = []
+        buffers = Buffers()
         head = dump(value, buffers)
         raw = [np.frombuffer(buffer.raw(), np.uint8) for buffer in buffers]
         size = sum([part.nbytes for part in raw])

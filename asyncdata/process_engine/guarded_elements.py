@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 
 from asyncdata.executors.function_call import Call
-from asyncdata.executors.process.shm_arena import dumps
+from asyncdata.executors.process.shm_arena import Buffers, dumps
 from asyncdata.executors.process.task import RemoteError
 from asyncdata.graph.node import Node
 from asyncdata.transforms.ignore_errors import IgnoreErrors
@@ -50,7 +50,7 @@ class GuardedElement:
         self.item = item
 
     def __reduce__(self) -> tuple[Any, ...]:
-        buffers: list[pickle.PickleBuffer] = []
+        buffers = Buffers()
         return unpickled, (dumps(self.item, buffers), buffers)
 
 

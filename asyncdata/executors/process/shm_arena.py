@@ -51,6 +51,7 @@ from asyncdata.system import forks
 __all__ = (
     "INLINE",
     "PICKLED",
+    "Buffers",
     "ByValuePickler",
     "CloudPickler",
     "Message",
@@ -357,10 +358,30 @@ def tensor_of(array: Any, name: str = "", gradient: bool = False) -> Any:
     return from_array_and_dtype(array, name, gradient)
 
 
-def dumps(value: Any, buffers: list[pickle.PickleBuffer] | None) -> bytes:
+class Buffers(list[pickle.PickleBuffer]):
+    """The data of a value's arrays, apart from its pickle but for the first `inline` bytes: a small value, as most
+    groups of elements are, is complete when it has been pickled once."""
+
+    def __init__(self, inline: int = 0) -> None:
+        super().__init__()
+        self.left = inline
+
+    def keep(self, buffer: pickle.PickleBuffer) -> bool:
+        """Return whether an array's data is put into the pickle."""
+        if self.left:
+            self.left = max(0, self.left - buffer.raw().nbytes)
+        if not self.left:
+            self.append(buffer)
+        return self.left > 0
+
+
+Keep: TypeAlias = "Callable[[pickle.PickleBuffer], object] | None"
+
+
+def dumps(value: Any, buffers: Buffers | None) -> bytes:
     """Pickle a value, with the data of its arrays apart in `buffers`, which is empty; objects that pickle knows by name
     only, and that cannot be found by it, are pickled by value (cloudpickle)."""
-    keep = None if buffers is None else buffers.append
+    keep = None if buffers is None else buffers.keep
     try:
         return named(value, keep)
     except Exception:
@@ -369,13 +390,13 @@ def dumps(value: Any, buffers: list[pickle.PickleBuffer] | None) -> bytes:
         return pickled_by_value(value, keep)
 
 
-def named(value: Any, keep: Callable[[pickle.PickleBuffer], object] | None) -> bytes:
+def named(value: Any, keep: Keep) -> bytes:
     """Pickle a value with functions and classes by name."""
     Named(target := io.BytesIO(), keep).dump(value)
     return target.getvalue()
 
 
-def pickled_by_value(value: Any, keep: Callable[[pickle.PickleBuffer], object] | None = None) -> bytes:
+def pickled_by_value(value: Any, keep: Keep = None) -> bytes:
     """Pickle a value with the functions and classes in it that no other process could import (cloudpickle)."""
     ByValuePickler(target := io.BytesIO(), 5, buffer_callback=keep).dump(value)
     return target.getvalue()
@@ -460,9 +481,9 @@ class ByValuePickler(CloudPickler):
         return CloudPickler.reducer_override(self, obj)
 
 
-def dump_by_value(value: Any, buffers: list[pickle.PickleBuffer] | None) -> bytes:
+def dump_by_value(value: Any, buffers: Buffers | None) -> bytes:
     """Pickle a value as `dumps` does, objects of the main script by value too."""
-    return pickled_by_value(value, None if buffers is None else buffers.append)
+    return pickled_by_value(value, None if buffers is None else buffers.keep)
 
 
 def pack(
@@ -470,18 +491,17 @@ def pack(
     slots: Slots,
     inline: int = INLINE,
     writer: SlotWriter | None = None,
-    dump: Callable[[Any, list[pickle.PickleBuffer] | None], bytes] = dumps,
+    dump: Callable[[Any, Buffers | None], bytes] = dumps,
 ) -> Message:
     """Return a value as a payload: a pickle if it is small, else in a slot, with the data of arrays copied once.
 
     Arrays made by a `writer` are already in the slot.
     """
-    buffers: list[pickle.PickleBuffer] = []
+    buffers = Buffers(inline)
     head = dump(value, buffers)
-    raw = [buffer.raw() for buffer in buffers]
-    if len(head) + sum(part.nbytes for part in raw) <= inline:
-        return dump(value, None) if buffers else head
-    return slots.send(head, raw, writer)
+    if len(head) <= inline and not buffers:
+        return head
+    return slots.send(head, [buffer.raw() for buffer in buffers], writer)
 
 
 @cache

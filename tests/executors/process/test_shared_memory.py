@@ -8,11 +8,14 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 from asyncdata.executors.process import shared_memory
 from asyncdata.executors.process.shared_memory import SharedMemory
+from asyncdata.executors.process.shm_arena import Buffers, SlotReader, Slots, dump_by_value, dumps, pack
 from asyncdata.system import linux_only, thread_usage
 
 
@@ -114,3 +117,30 @@ def test_results_that_do_not_fit_into_the_folder_of_temporary_files_are_an_error
     )
     assert done.returncode == 1, "no signal"
     assert f"in files of {small}, as this Python has no memfd: set TMPDIR" in done.stderr
+
+
+@pytest.mark.parametrize("dump", [dumps, dump_by_value])
+@pytest.mark.parametrize("large", [0, 30_000])
+def test_a_value_is_pickled_once_and_its_large_arrays_are_views(dump: Any, large: int) -> None:
+    """Small ones are in the pickle, in memory of their own."""
+    dumped: list[bytes] = []
+
+    def counted(value: Any, buffers: Buffers | None) -> bytes:
+        dumped.append(dump(value, buffers))
+        return dumped[-1]
+
+    value = [np.arange(100), np.zeros(0), np.arange(large, dtype=np.int16), np.arange(7.0)]
+    slots, reader = Slots(1 << 30), SlotReader()
+    payload = pack(value, slots, 4000, dump=counted)
+    assert len(dumped) == 1
+    assert isinstance(payload, bytes) == (not large)
+    found = reader.open(payload)
+    for place, other in enumerate(value):
+        np.testing.assert_array_equal(found[place], other)
+        found[place] += 1
+    if large:
+        assert slots.slots[0].taken
+        del found
+        assert not slots.slots[0].taken
+    reader.disown()
+    slots.close()
