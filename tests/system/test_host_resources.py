@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -69,6 +70,15 @@ def test_usable_cores_are_those_of_the_affinity_within_the_quota(
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)), raising=False)
     monkeypatch.setattr(os, "process_cpu_count", lambda: 8, raising=False)
     assert usable_cores() == cores
+
+
+def test_cores_are_counted_in_one_place() -> None:
+    """Which knows affinity and quotas. The dashboard shows the whole machine."""
+    package = Path(host_resources.__file__).parents[1]
+    counting = re.compile(r"cpu_count|sched_getaffinity|available_cpu_count")
+    found = {path.stem for path in package.rglob("*.py") if counting.search(path.read_text(encoding="utf-8"))}
+    assert found == {"host_resources", "processes"}
+    assert "os.cpu_count" not in (package / "observe" / "processes.py").read_text(encoding="utf-8")
 
 
 def test_usable_cores_of_this_machine() -> None:

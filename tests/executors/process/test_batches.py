@@ -281,3 +281,16 @@ def test_a_batch_that_nobody_waits_for_any_more_is_given_up(executor: Any, tmp_p
 
 
 STOP = InFlightWindow.stop
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("megabytes", [0, 16, 64, 4096])
+def test_sixteen_workers_with_any_budget_give_the_same_batches(megabytes: int) -> None:
+    """Batches of 8 MB, of which two for each worker are 256 MB: a smaller budget means smaller pieces."""
+    rows, count = 256, 24
+    numbers = ad.Dataset.range(rows * count).map(picture, 16, executor="process").batch(rows)
+    place = 0
+    for batch in numbers.with_options(ad.Options(ram_budget=max(1, megabytes << 20))):
+        assert batch[:, 0].tolist() == [number % 251 for number in range(place, place + rows)]
+        place += rows
+    assert place == rows * count
