@@ -42,6 +42,8 @@ __all__ = (
     "wait_on_loop",
 )
 
+CANCELLED: Final = "the task that ran the pipeline was cancelled"
+
 END_TIMEOUT: Final = 1.0
 
 
@@ -166,7 +168,7 @@ class TaskEngine:
 
     def done(self, task: asyncio.Task[None]) -> None:
         """Report to a consumer that continues after all tasks of its loop were cancelled."""
-        self.queue.finish(StageError("the task that ran the pipeline was cancelled") if task.cancelled() else None)
+        self.queue.finish(StageError(CANCELLED) if task.cancelled() else None)
         self.pipeline.owned.over.say()  # nothing did, if it had not started to run
 
     def wait(self, ready: Callable[[], object], interrupts: DeferredInterrupts, patience: Patience) -> None:
@@ -263,6 +265,7 @@ class LoopEngine:
         try:
             await self.pipeline.run()
         finally:
+            self.queue.finish(StageError(CANCELLED))
             await self.loop.shutdown_asyncgens()
 
     def wait(self, ready: Callable[[], object], interrupts: DeferredInterrupts, patience: Patience) -> None:

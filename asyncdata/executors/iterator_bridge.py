@@ -564,14 +564,12 @@ class LoopBridge(ThreadRequests):
                     self.ask(self.number)
                 if not await self.step(iterator):
                     break
-        except CancelledError as error:
+        except BaseException as error:
             if not self.over:  # not by `stop`: the iterator's own doing, or its loop is being shut down
                 self.hand(Failure(error, True))
                 self.hand(END)
-            raise
-        except Exception as error:
-            self.hand(Failure(error, True))
-            self.hand(END)
+            if not isinstance(error, Exception):
+                raise
         finally:
             close = getattr(iterator, "aclose", None)
             if close is not None:

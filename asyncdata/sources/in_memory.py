@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from asyncio import CancelledError
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
@@ -103,7 +104,7 @@ class Getter(Call):
             if isinstance(found, ColumnBatch):
                 return Block.of_columns([found], block.tickets)
             items = list(found)
-        except Exception:  # noqa: BLE001  one by one, to find the element that fails
+        except (Exception, CancelledError):  # one by one, to find the element that fails
             return super().run(block, term)
         if len(items) != len(block):
             raise StageError(f"{self.name}: it returned {len(items)} elements for {len(block)} indices")

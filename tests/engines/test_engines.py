@@ -1,12 +1,14 @@
-"""How a plain consumer waits for a pipeline that runs on a loop of its own, in the same thread."""
+"""How a plain consumer waits for a pipeline, mostly one that runs on a loop of its own, in the same thread."""
 
 from __future__ import annotations
 
 import asyncio
 from contextlib import closing
+from typing import Any
 
 import pytest
 
+import asyncdata as ad
 from asyncdata.engines.base import StopSignal
 
 pytestmark = pytest.mark.usefixtures("nothing_left")
@@ -49,3 +51,18 @@ def test_a_wait_goes_on_while_there_is_nothing_for_it() -> None:
         assert seen == [0, 1, 2]  # it is stopped as soon as there is
         signal.until(lambda: True)
         assert seen == [0, 1, 2]
+
+
+@pytest.mark.parametrize("placement", ["thread", "current"])
+def test_a_cancellation_by_a_users_function_ends_the_pipeline_and_not_its_consumer(placement: Any) -> None:
+    """Where no element stands for it: here in a function of weights."""
+
+    def weights(step: int) -> list[float]:
+        if step == 1:
+            raise asyncio.CancelledError
+        return [0.5, 0.5]
+
+    numbers = ad.Dataset.range(9)
+    ds = ad.Dataset.sample_from_datasets([numbers, numbers], weights, seed=1)
+    with pytest.raises((asyncio.CancelledError, ad.StageError)):
+        list(ds.with_options(ad.Options(placement=placement)))

@@ -307,3 +307,22 @@ async def test_groups_are_timed_on_the_engines_loop() -> None:
         await asyncio.wait_for(bridge.arrival(2), 60)
     finally:
         elsewhere.close()
+
+
+class Odd(BaseException):
+    """An exception that is no `Exception`."""
+
+
+@pytest.mark.parametrize("error", [GeneratorExit, Odd, asyncio.CancelledError])
+@pytest.mark.parametrize("placement", ["thread", "current"])
+def test_an_async_iterable_that_raises_no_exception_has_failed(error: Any, placement: Any) -> None:
+    class Failing:
+        async def __aiter__(self) -> AsyncIterator[int]:
+            yield 0
+            raise error
+
+    ds = ad.Dataset.from_async_iterable(Failing()).with_options(ad.Options(placement=placement))
+    with ds.iterate() as elements:
+        assert next(elements) == 0
+        with pytest.raises(error):
+            next(elements)

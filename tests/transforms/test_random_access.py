@@ -154,6 +154,23 @@ def test_a_failure_in_a_part_has_its_place() -> None:
     assert results(ds) == expected
 
 
+def test_a_batch_that_cannot_be_had_is_asked_for_one_by_one_whatever_it_raises() -> None:
+    class Cancelling(Letters):
+        def __getitem__(self, index: int) -> str:
+            if index == 2:
+                raise asyncio.CancelledError
+            return super().__getitem__(index)
+
+        def get_batch(self, indices: list[int]) -> list[str]:
+            return [self[index] for index in indices]
+
+    elements = iter(ad.Dataset.from_source(Cancelling()))
+    assert [next(elements), next(elements)] == [*"ab"]
+    with pytest.raises(asyncio.CancelledError):
+        next(elements)
+    assert next(elements) == "d"
+
+
 def test_a_batch_of_the_wrong_length_ends_the_pipeline() -> None:
     class Short(Letters):
         def get_batch(self, indices: list[int]) -> list[str]:
