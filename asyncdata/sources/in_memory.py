@@ -104,7 +104,7 @@ class Getter(Call):
             if isinstance(found, ColumnBatch):
                 return Block.of_columns([found], block.tickets)
             items = list(found)
-        except (Exception, CancelledError):  # one by one, to find the element that fails
+        except (Exception, CancelledError):  # noqa: BLE001  one by one, to find the element that fails
             return super().run(block, term)
         if len(items) != len(block):
             raise StageError(f"{self.name}: it returned {len(items)} elements for {len(block)} indices")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import queue
 import threading
+from collections import deque
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import cache
@@ -129,6 +130,7 @@ class ObjectSink:
         self.gathered: list[bytes] = []
         self.size = 0
         self.parts: queue.Queue[bytes | None] = queue.Queue(AHEAD)
+        self.rest = iter(self.parts.get, None)
         self.failed: Exception | None = None
         self.aborted = self.ended = False
         self.thread = threading.Thread(target=self.upload, name="asyncdata-upload", daemon=True)
@@ -163,15 +165,13 @@ class ObjectSink:
     def end(self) -> None:
         """Stop the thread, and wait for it."""
         if not self.ended:
-            self.ended = True
             self.parts.put(None)
+            self.ended = True  # not before: Ctrl-C may come while the queue is full
         self.thread.join()
 
     def content(self) -> Iterator[bytes]:
         """Yield the parts as they come."""
-        while (part := self.parts.get()) is not None:
-            if part:
-                yield part
+        yield from filter(None, self.rest)
         if self.aborted:
             raise AbortedError
 
@@ -182,6 +182,4 @@ class ObjectSink:
         except Exception as error:  # noqa: BLE001  obstore's errors have no other common base
             if not self.aborted:
                 self.failed = explained(error, self.url)
-            while not self.ended or not self.parts.empty():
-                if self.parts.get() is None:
-                    return
+            deque(self.rest, 0)
