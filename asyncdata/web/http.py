@@ -6,6 +6,7 @@ import asyncio
 import json
 import logging
 import re
+import sys
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
@@ -130,7 +131,7 @@ class Ingest:
 
     async def take(self, scope: Message, headers: Mapping[str, str], body: RequestBody) -> dict[str, Any]:
         """Put the items of a request into the channel, and return the reply."""
-        check_length(headers.get("content-length", "0"), self.limits.body_bytes)
+        body.length = length_of(scope, headers.get("content-length"), self.limits.body_bytes)
         unpacker = unpacker_for(headers.get("content-encoding", ""), self.limits.body_bytes)
         content_type, key = headers.get("content-type", ""), key_of(headers)
         version = version_of(query_of(scope))
@@ -204,6 +205,10 @@ class RequestBody:
         """Whether more parts may come."""
         self.gone = False
         """Whether the client has disconnected, and reads no reply."""
+        self.length: int | None = None
+        """How many bytes it has, if its client said so."""
+        self.size = 0
+        """How many have come."""
         self.begun: Begun[Message] | None = None
         """The call that receives the next part, if it was begun."""
 
@@ -213,14 +218,18 @@ class RequestBody:
         return self.begun.done and not (self.begun.value or {}).get("more_body", False)
 
     async def next(self) -> bytes:
-        """Return the next part; `BodyError` if the client disconnected before the end."""
+        """Return the next part; `BodyError` if the client disconnected before the end, or the server ended it there."""
         begun, self.begun = self.begun, None
         message = await (self.receive() if begun is None else begun)
         if message["type"] == "http.disconnect":
             self.more, self.gone = False, True
             raise BodyError(400, "the client disconnected before the end of the body")
-        self.more = message.get("more_body", False)
-        return message.get("body", b"")
+        self.more, part = message.get("more_body", False), message.get("body", b"")
+        self.size += len(part)
+        if not self.more and self.length not in (None, self.size):
+            self.gone = True
+            raise BodyError(400, f"the body ended after {self.size} bytes of {self.length}, as Content-Length says")
+        return part
 
     async def drain(self) -> None:
         """Read some of a refused body: if the connection is closed before that, the reply is lost on its way."""
@@ -233,12 +242,17 @@ class RequestBody:
             return
 
 
-def check_length(length: str, most: int) -> None:
-    """Raise if the length of a body is too large, or is no number."""
+def length_of(scope: Message, length: str | None, most: int) -> int | None:
+    """Return the length of a body, if its client says it; raise if it is too large, no number, or must be said."""
+    if length is None:
+        if scope.get("http_version") == "2" and "granian" in sys.modules:
+            raise BodyError(411, "send Content-Length: without it this server cannot tell where an HTTP/2 body was cut")
+        return None
     if not length.isdecimal() or len(length) > 18:
         raise BodyError(400, f"Content-Length should be a number, got {length!r:.80}")
     if int(length) > most:
         raise BodyError(413, f"the body has more than {most} bytes; send it in parts")
+    return int(length)
 
 
 def key_of(headers: Mapping[str, str]) -> str | None:

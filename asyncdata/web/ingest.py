@@ -59,9 +59,9 @@ def ingest_app(
     it; if not, the reply is 401. Without it only clients on this machine (loopback) are served, and others get 403.
 
     Other refusals: 415 for another type or encoding, 413 for a body of more than `max_body_bytes` or an item of more
-    than `max_item_bytes`, 408 for a body that takes longer than `body_seconds`, 429 if the channel is full, and 503 if
-    it is closed or the bodies that are being received have more than `receiving_bytes` together. After 429 and 503 a
-    client sends the request again.
+    than `max_item_bytes`, 411 for a body of HTTP/2 without `Content-Length` on granian, 408 for a body that takes
+    longer than `body_seconds`, 429 if the channel is full, and 503 if it is closed or the bodies that are being
+    received have more than `receiving_bytes` together. After 429 and 503 a client sends the request again.
     The application closes the channel when it is shut down.
 
     Each message of a WebSocket to `/ingest` is handled like a request, and acknowledged in order. Text is NDJSON; bytes

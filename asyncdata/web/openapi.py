@@ -57,6 +57,7 @@ STATUSES = {
     "403": "only clients on the server's machine are served",
     "408": "the body took too long",
     "409": "the admission is unknown, has expired or was used; send the request without it, or not at all",
+    "411": "the server needs the length of a body over HTTP/2",
     "413": "the body or an item is too large",
     "415": "the type of content is not supported, or its encoding, and then Accept-Encoding has those that are",
     "422": "an item is not of the declared type, or the idempotency key was used before with another body",

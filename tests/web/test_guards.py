@@ -172,6 +172,23 @@ async def test_replies_have_nothing_of_the_server(tmp_path: Path, caplog: pytest
         assert replies[-1] == (429, {"error": "the channel is full; send the request again later", "accepted": 0})
 
 
+@pytest.mark.parametrize(("length", "status"), [(b"4", 200), (b"5", 400), (b"3", 400)])
+async def test_a_body_that_is_not_as_long_as_its_client_said_is_refused(length: bytes, status: int) -> None:
+    ingest = Ingest(MemoryWriter(ad.Channel()), None, Limits(1 << 20, 1 << 20, 30.0))
+    parts = [{"type": "http.request", "body": b"1\n", "more_body": more} for more in (True, False)]
+    sent = list[Any]()
+
+    async def receive() -> Any:
+        return parts.pop(0)
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    headers = [(b"content-type", b"application/x-ndjson"), (b"content-length", length)]
+    await ingest({"type": "http", "headers": headers, "client": LOCAL, "query_string": b""}, receive, send)
+    assert (sent[0]["status"], ingest.counts.items) == (status, 2 if status == 200 else 0)
+
+
 class Client:
     """A client of a WebSocket without a network: what it sends, and what it was sent."""
 

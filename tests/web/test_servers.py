@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -37,6 +38,7 @@ SERVERS = {
     "hypercorn": ["hypercorn", APP, "--graceful-timeout", "60", "--bind"],
 }
 NDJSON = {"Content-Type": "application/x-ndjson"}
+KIND = {"content-type": "application/x-ndjson"}
 HEAD = b"POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/x-ndjson\r\n"
 WITH_LENGTH = b"Content-Length: 100\r\n\r\n1\n2\n"
 IN_CHUNKS = b"Transfer-Encoding: chunked\r\n\r\n4\r\n1\n2\n\r\n"
@@ -99,6 +101,9 @@ def serving(name: str, folder: Path) -> Generator[Service]:
             try:
                 assert process.stdout is not None
                 assert any(re.search("running on|Started worker", line, re.IGNORECASE) for line in process.stdout)
+                while not accepts(port):  # granian says so before it listens
+                    assert process.poll() is None
+                    time.sleep(0.01)
                 yield Service(process, port)
             finally:
                 with suppress(ProcessLookupError):
@@ -151,6 +156,46 @@ def test_a_server_of_asgi(name: str, tmp_path: Path) -> None:
         assert service.process.wait(120) in (0, -signal.SIGTERM)
         assert "Traceback" not in service.process.stdout.read()
     assert list(ad.Dataset.from_channel(tmp_path / "spool", follow=False)) == [1, 2, 3, 4, 5, 6, 7]
+
+
+class Streams:
+    """A client of HTTP/2, one stream at a time."""
+
+    def __init__(self, service: Service) -> None:
+        self.h2 = pytest.importorskip("h2.connection")
+        self.config = pytest.importorskip("h2.config").H2Configuration(header_encoding="utf-8")
+        self.service = service
+
+    def post(self, body: bytes, code: int | None, **more: str) -> str:
+        """Send a body, and reset the stream, or end it and return the status of the reply."""
+        h2, pseudo = self.h2.H2Connection(self.config), {":method": "POST", ":path": "/ingest", ":scheme": "http"}
+        with socket.create_connection(("127.0.0.1", self.service.port), timeout=120) as connection:
+            h2.initiate_connection()
+            h2.send_headers(1, [*{**pseudo, ":authority": "localhost", **more}.items()])
+            h2.send_data(1, body, end_stream=code is None)
+            connection.sendall(h2.data_to_send())
+            if code is not None:
+                h2.reset_stream(1, code)
+                connection.sendall(h2.data_to_send())
+                return ""
+            while True:
+                for event in h2.receive_data(connection.recv(1 << 16)):
+                    if headers := getattr(event, "headers", None):
+                        return dict(headers)[":status"]
+
+
+def test_a_body_of_http_2_that_its_client_gives_up_is_not_taken(tmp_path: Path) -> None:
+    """granian ends it where it was given up, if the client says that nothing is wrong (0), or that it stopped (8)."""
+    with serving("granian", tmp_path) as service:
+        streams, length = Streams(service), {"content-length": "9"}
+        for code in (0, 8) * 20:
+            streams.post(b"12345", code, **length, **KIND)
+            streams.post(b"12345", code, **KIND)
+        assert streams.post(b"1\n2\n3\n4\n\n", None, **length, **KIND) == "200"
+        assert streams.post(b"5", None, **KIND) == "411"
+        service.stop()
+        service.process.wait(120)
+    assert list(ad.Dataset.from_channel(tmp_path / "spool", follow=False)) == [1, 2, 3, 4]
 
 
 def check_packed_bodies(client: Any) -> None:
