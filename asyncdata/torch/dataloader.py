@@ -121,6 +121,10 @@ class DataLoader(Base, Generic[T]):
 
     def _get_iterator(self) -> Any:
         """Return the next epoch; a loader that derives from PyTorch's may put something around it here."""
+        return self._next_epoch()
+
+    def _next_epoch(self) -> Epoch[T]:
+        """Return the next epoch."""
         number, loaded = self.epoch, self._loaded
         if self._latest is not None:
             self._latest.record("left")
@@ -133,6 +137,10 @@ class DataLoader(Base, Generic[T]):
         latest: Epoch[T] = (WorkerEpoch if self.num_workers else InlineEpoch)(self, number, loaded, self._skipped)
         self._latest, self._loaded, self._skipped = latest, None, 0
         return latest
+
+    def epoch_loaded_since(self, epoch: Epoch[T]) -> Epoch[T] | None:
+        """Return the epoch of the state that was loaded after the latest one had begun, `None` if none was."""
+        return self._next_epoch() if self._loaded is not None and epoch is self._latest else None
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what a copy has, such as one in a worker whose `collate_fn` is a method of the loader: no epoch."""
@@ -156,7 +164,7 @@ class DataLoader(Base, Generic[T]):
         return state_before_first(self) if self._latest is None else self._latest.state_dict()
 
     def load_state_dict(self, state_dict: Mapping[str, Any] | None) -> None:
-        """Continue from a state with the next iteration.
+        """Continue from a state with the next iteration, or with the latest iterator if nothing was read from it.
 
         One of torchdata's `StatefulDataLoader` is taken, too, with the same dataset and arguments; it counts no epochs.
         An empty one, or none, changes nothing, with a warning. `ResumeError` if it is another's, or not enough.

@@ -51,6 +51,10 @@ ITERATIONS: Final = counting(1)
 class Epoch(Generic[T]):
     """One epoch of a loader."""
 
+    unread = False
+    loaded: Epoch[T] | None = None
+    """The epoch of a state that the loader got after this one had begun, and before anything of it was read."""
+
     def __init__(self, loader: Any, number: int, saved: Mapping[str, Any] | None, skipped: int) -> None:
         self.loader = loader
         self.epoch = number
@@ -68,6 +72,7 @@ class Epoch(Generic[T]):
         self.begin(within)
         for _ in range(skipped + (within or {}).get("behind", 0)):
             next(self, None)
+        self.unread = True
         if self.log is not None:
             self.log.begin(self.given)
             weakref.finalize(self, self.log.write, "left")
@@ -103,6 +108,10 @@ class Epoch(Generic[T]):
     def __next__(self) -> T:
         if self.ended:
             raise StopIteration
+        if self.unread:
+            self.unread, self.loaded = False, self.loader.epoch_loaded_since(self)
+        if self.loaded is not None:
+            return next(self.loaded)
         try:
             with self.meter.times:
                 if self.copies is not None:
@@ -140,6 +149,8 @@ class Epoch(Generic[T]):
 
     def state_dict(self) -> dict[str, Any]:
         """Return the position behind the batch that was given last."""
+        if self.loaded is not None:
+            return self.loaded.state_dict()
         self.record("state")
         own = {"begun": True, "ended": self.ended, "given": self.given, **self.state()}
         own |= {"run": self.log.ids} if self.log is not None and self.log.ids else {}

@@ -165,6 +165,32 @@ def test_it_resumes_with_another_number_of_workers_if_they_drew_no_random_number
     assert [batch.tolist() for batch in other] == [[4, 5], [6, 7], [8, 9], [10]]
 
 
+class Endless(DataLoader[Any]):
+    """Reads all epochs from one iterator, which it makes at once."""
+
+    def __init__(self, workers: int) -> None:
+        super().__init__(Numbers(), 2, sampler=RandomSampler(range(11), num_samples=999), num_workers=workers)
+        self.batches = super().__iter__()
+
+    def __iter__(self) -> Any:
+        return islice(self.batches, 6)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_an_iterator_made_before_the_state_is_loaded_continues_from_it(workers: int) -> None:
+    seed()
+    loader = Endless(workers)
+    first = [next(iter(loader)).tolist() for _ in range(3)]
+    state = saved(loader)
+    rest = [batch.tolist() for batch in loader]
+    other = Endless(workers)
+    other.load_state_dict(state)
+    assert [next(iter(other)).tolist() for _ in range(6)] == rest != first
+    assert saved(other)["given"] == saved(other.batches)["given"] == 9
+    other.load_state_dict(state)  # of an iterator that was read this one is for the next
+    assert next(iter(other)).tolist() not in (rest[0], first[0])
+
+
 @pytest.mark.parametrize("dataset", [Noisy, Stream, StatefulStream])
 @pytest.mark.parametrize("workers", [0, 1])
 def test_another_number_of_workers_is_an_error_where_the_position_depends_on_it(dataset: type, workers: int) -> None:
