@@ -114,3 +114,12 @@ def test_a_name_that_is_not_there_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="has no attribute 'Datasett'"):
         asyncdata.Datasett  # noqa: B018  # pyright: ignore[reportAttributeAccessIssue]
     assert {*asyncdata.__all__} <= {*dir(asyncdata)}
+
+
+def test_checksums_are_computed_in_c_where_setuptools_is_not_installed() -> None:
+    """google-crc32c 1.5 imports `pkg_resources`, and computes in Python where that is missing."""
+    program = (
+        "import sys; sys.modules['pkg_resources'] = None; import google_crc32c; print(google_crc32c.implementation)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("c\n", "")
