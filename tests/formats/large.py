@@ -166,6 +166,24 @@ def folder(path: Path) -> None:
         os.truncate(place, 10 * MIB)
 
 
+def tokens(path: Path) -> None:
+    path.touch()
+    os.truncate(path, COUNT * MIB)
+
+
+def mosaic(path: Path) -> None:
+    """Write shards of 50 samples: what is said about them, and after the size of each sample a hole."""
+    path.mkdir()
+    stated = {"column_names": ["x"], "column_encodings": ["bytes"], "column_sizes": [None]}
+    text, shard, size = json.dumps(stated).encode(), 50, MIB.to_bytes(4, "little")
+    begins = 4 * (shard + 2) + len(text) + np.arange(shard + 1) * (MIB + 4)
+    header = np.array([shard, *begins], "<u4").tobytes() + text
+    for number in range(COUNT // shard):
+        place = path / f"shard.{number:05}.mds"
+        holes(place, header, size, MIB, b"", shard, b"")
+        os.truncate(place, int(begins[-1]))
+
+
 def nothing(path: Path) -> None:
     path.touch()
 
@@ -201,6 +219,8 @@ LARGE: dict[str, Large] = {
     "arrow": Large(arrow, ad.ArrowDataset, needs="pyarrow"),
     "npy": Large(array, ad.NpyDataset),
     "safetensors": Large(tensors, ad.SafetensorsDataset),
+    "mds": Large(mosaic, lambda path: ad.MdsDataset(sorted(path.glob("*.mds")))),
+    "bin": Large(tokens, lambda path: ad.TokenDataset(path, MIB // 2, dtype="uint16")),
     "lance": Large(lance, ad.LanceDataset, needs="lance", most=ROW_GROUPS),
     "zarr": Large(zarr, ad.ZarrDataset, needs="zarr"),
     "array_record": Large(array_records, ad.ArrayRecordDataset, needs="array_record", most=LARGER),
