@@ -201,7 +201,8 @@ class LanceTable:
             if found.num_rows:
                 columns = self.decoded(what, arrow("pyarrow", METHOD).Table.from_batches([found]))
                 addresses: Numbers = columns.pop("_rowaddr")
-                inside = address <= addresses[0] and addresses[-1] >> ROW_BITS == fragment
+                first, last = int(addresses[0]), int(addresses[-1])  # as NumPy 1 makes a float of a uint64 and an int
+                inside = address <= first and last >> ROW_BITS == fragment
                 if not inside or (addresses[1:] <= addresses[:-1]).any():
                     raise DataLossError(f"{self.shown}: {what} should have its own rows, and others are there")
                 yield borrowed(columns, len(addresses)), addresses.tolist()
