@@ -171,17 +171,29 @@ def tokens(path: Path) -> None:
     os.truncate(path, COUNT * MIB)
 
 
-def mosaic(path: Path) -> None:
-    """Write shards of 50 samples: what is said about them, and after the size of each sample a hole."""
+def shards(path: Path, suffix: str, text: bytes) -> list[str]:
+    """Write shards of 50 samples: where these begin, `text`, and after the size of each sample a hole."""
     path.mkdir()
-    stated = {"column_names": ["x"], "column_encodings": ["bytes"], "column_sizes": [None]}
-    text, shard, size = json.dumps(stated).encode(), 50, MIB.to_bytes(4, "little")
-    begins = 4 * (shard + 2) + len(text) + np.arange(shard + 1) * (MIB + 4)
-    header = np.array([shard, *begins], "<u4").tobytes() + text
-    for number in range(COUNT // shard):
-        place = path / f"shard.{number:05}.mds"
-        holes(place, header, size, MIB, b"", shard, b"")
+    begins = 4 * (50 + 2) + len(text) + np.arange(50 + 1) * (4 + MIB)
+    header = np.array([50, *begins], "<u4").tobytes() + text
+    places = [path / f"shard.{number:05}.{suffix}" for number in range(COUNT // 50)]
+    for place in places:
+        holes(place, header, MIB.to_bytes(4, "little"), MIB, b"", 50, b"")
         os.truncate(place, int(begins[-1]))
+    return [place.name for place in places]
+
+
+def mosaic(path: Path) -> None:
+    stated = {"column_names": ["x"], "column_encodings": ["bytes"], "column_sizes": [None]}
+    shards(path, "mds", json.dumps(stated).encode())
+
+
+def litdata(path: Path) -> None:
+    leaf = {"type": None, "context": None, "children_spec": []}
+    spec = json.dumps([1, {"type": "builtins.dict", "context": '["x"]', "children_spec": [leaf]}])
+    chunks = [{"filename": name, "chunk_size": 50, "dim": None} for name in shards(path, "bin", b"")]
+    config = {"data_format": ["bytes"], "data_spec": spec, "compression": None}
+    (path / "index.json").write_text(json.dumps({"chunks": chunks, "config": config}))
 
 
 def nothing(path: Path) -> None:
@@ -220,6 +232,7 @@ LARGE: dict[str, Large] = {
     "npy": Large(array, ad.NpyDataset),
     "safetensors": Large(tensors, ad.SafetensorsDataset),
     "mds": Large(mosaic, lambda path: ad.MdsDataset(sorted(path.glob("*.mds")))),
+    "litdata": Large(litdata, ad.LitDataset),
     "bin": Large(tokens, lambda path: ad.TokenDataset(path, MIB // 2, dtype="uint16")),
     "lance": Large(lance, ad.LanceDataset, needs="lance", most=ROW_GROUPS),
     "zarr": Large(zarr, ad.ZarrDataset, needs="zarr"),
