@@ -19,7 +19,7 @@ from asyncdata.executors.scope import Scope
 from asyncdata.graph.node import PHYSICAL, REPLACEABLE, Node, check_count, check_parallel, parallel_label
 from asyncdata.graph.stages import INLINE_GROUP, Merge, Opener, yield_to_loop
 from asyncdata.options import AUTOTUNE, Options
-from asyncdata.runtime.block import Block, Blocks, Demand
+from asyncdata.runtime.block import Block, Blocks, Demand, has_failure
 from asyncdata.runtime.columns import Columns, at_places, joined_columns
 from asyncdata.runtime.resharding import Resharding, named, resharded_open_groups
 from asyncdata.runtime.tickets import Position, Ticket, Tickets, natural
@@ -38,6 +38,10 @@ from asyncdata.transforms.interleave_position import (
 )
 
 __all__ = ("CYCLE_LENGTH", "Interleave")
+
+MOST_TURNS, MOST_HELD = 16, 4 << 20
+"""The most turns of a slot that are read ahead, and the bytes that all slots may hold of them: a pull costs each little
+then."""
 
 CYCLE_LENGTH: Final = 16
 """The default number of inner datasets that are open at once: fixed, so that the order does not depend on the
@@ -132,7 +136,7 @@ class Interleave(Node):
         place = InterleavePosition() if position is None else self.parse_position(position, self.place_in)
         kind = SerialInputs if self.workers is None else ParallelInputs
         opened: Inputs = kind(self, scope, inputs[0], place)
-        cycle = Cycle(opened, self.cycle_length, self.block_length, want, place)
+        cycle = Cycle(opened, self.cycle_length, self.block_length, want, place, ahead=scope.reads_ahead)
         merge = cycle.in_order if self.ordered is not False or self.workers is None else cycle.as_ready
         try:
             for part in (cycle.reopen, merge):
@@ -148,22 +152,26 @@ class Interleave(Node):
 
 @final
 class Turns(Tickets):
-    """One ticket of each part in turn; all are of the same length."""
+    """One ticket of each part in turn, from a place in each on, so many times."""
 
-    __slots__ = ("parts",)
+    __slots__ = ("parts", "rounds", "starts")
 
-    def __init__(self, parts: Sequence[Tickets]) -> None:
+    def __init__(self, parts: Sequence[Tickets], starts: Sequence[int], rounds: int) -> None:
         self.parts = parts
+        self.starts = starts
+        self.rounds = rounds
 
     def __len__(self) -> int:
-        return len(self.parts) * len(self.parts[0])
+        return len(self.parts) * self.rounds
 
     def __getitem__(self, index: int) -> Ticket:
-        return self.parts[index % len(self.parts)][index // len(self.parts)]
+        turn, place = divmod(index, len(self.parts))
+        return self.parts[place][self.starts[place] + turn]
 
     def in_columns(self, start: int, stop: int) -> Columns:
         wide, first, last = len(self.parts), start // len(self.parts), -(-stop // len(self.parts))
-        found = joined_columns([part.in_columns(first, last) for part in self.parts])
+        parts = zip(self.parts, self.starts, strict=True)
+        found = joined_columns([part.in_columns(begin + first, begin + last) for part, begin in parts])
         if found is None:
             return None
         index = np.arange(start, stop)
@@ -173,12 +181,15 @@ class Turns(Tickets):
 class Cycle:
     """The slots, whose turn it is, and the elements that are ready."""
 
-    def __init__(self, inputs: Inputs, length: int, block_length: int, want: Demand, place: InterleavePosition) -> None:
+    def __init__(
+        self, inputs: Inputs, length: int, block_length: int, want: Demand, place: InterleavePosition, *, ahead: bool
+    ) -> None:
         self.inputs = inputs
         self.start_position = place
         self.slots: list[CycleSlot | None] = [None] * length
         self.block_length = block_length
         self.want = want
+        self.ahead = ahead
         self.index = place.index
         self.turn = place.turn or block_length
         self.ended = False
@@ -236,7 +247,7 @@ class Cycle:
                 if self.is_due():
                     yield self.emit()
                 await self.open_at(self.index)
-            elif slot.left or slot.fill_now(self.share()):
+            elif slot.left or slot.fill_now(self.share(slot)):
                 self.draw(slot)
             else:
                 if self.out and not slot.is_over:
@@ -269,23 +280,30 @@ class Cycle:
 
     async def fill_here(self, slot: CycleSlot) -> None:
         """Wait for the slot whose turn it is; free it at its end."""
-        if not await slot.fill(self.share()):
+        if not await slot.fill(self.share(slot)):
             await slot.close()
             self.free(self.index)
             self.advance()
             if not self.out:  # the failure goes out soon
                 await yield_to_loop()
 
-    def share(self) -> int:
-        """Return how many elements to request from a slot: its part of the demand, in complete turns."""
+    def share(self, slot: CycleSlot) -> int:
+        """Return how many elements to request from a slot: its part of the demand, in complete turns.
+
+        If the consumer's buffer keeps what comes too early, small ones are read some turns ahead, more each time.
+        """
         opened = len(self.slots) - self.slots.count(None)
-        return self.block_length * max(1, self.want.items // (opened * self.block_length))
+        turns = max(1, self.want.items // (opened * self.block_length))
+        if turns < MOST_TURNS and self.ahead and (size := len(slot.held)):
+            bytes_each = max(1, slot.held.weight) * opened * self.block_length
+            turns = max(turns, min(2 * size // self.block_length, MOST_TURNS, MOST_HELD // bytes_each))
+        return self.block_length * turns
 
     def draw(self, slot: CycleSlot) -> None:
-        """Take what this slot can give now; complete rounds at once if every slot has elements."""
+        """Take what this slot can give now; with it what the next ones have, if each gives one element."""
         space = self.want.items - self.count
-        if self.block_length == 1 and (rounds := self.rounds(space)) > 1:
-            self.put(self.draw_rounds(rounds))
+        if self.block_length == 1:
+            self.put(self.draw_turns(space))
             return
         part = self.take(self.index, slot, min(self.turn, slot.left, space))
         self.put(part)
@@ -303,27 +321,38 @@ class Cycle:
         self.slots[index] = None
         self.events.append(SlotClosed(index))
 
-    def rounds(self, space: int) -> int:
-        """Return how many rounds can be drawn without waiting."""
-        empty = self.slots.count(None)
-        if empty and not self.ended:  # the next dataset has its turn among these
-            return 0
-        least = space // (len(self.slots) - empty)
-        for slot in self.slots:
-            if least < 2:
-                return 0
-            least = least if slot is None else min(least, slot.left)
-        return least
-
-    def draw_rounds(self, rounds: int) -> Block:
-        """Take one item of each slot in turn, `rounds` times."""
-        places = [*range(self.index, len(self.slots)), *range(self.index)]
-        order = [(place, slot) for place in places if (slot := self.slots[place]) is not None]
-        drawn = [(place, slot.inner, slot.start) for place, slot in order if slot.inner is not None]
+    def draw_turns(self, space: int) -> Block:
+        """Take one item of each slot in turn as long as there are some, and the same again if all have more."""
+        order, complete = self.ready_turns(space)
+        rounds = min(space // len(order), *[slot.left for _, slot in order]) if complete else 1
+        parts = [slot.held for _, slot in order]
+        starts = [slot.start for _, slot in order]
+        drawn = [(index, slot.inner, slot.start) for index, slot in order if slot.inner is not None]
         self.events.append(RoundsDrawn(drawn, rounds))
-        parts = [slot.take(rounds) for _, slot in order]
-        items: list[Any] = list(chain.from_iterable(zip(*[part.items for part in parts], strict=True)))
-        return Block(items, Turns([part.tickets for part in parts]), any(part.failed for part in parts))
+        for _, slot in order:
+            slot.start += rounds
+        self.index = (order[-1][0] + 1) % len(self.slots)
+        if rounds == 1:
+            items = [part.items[start] for part, start in zip(parts, starts, strict=True)]
+        else:
+            taken = [part.items[start : start + rounds] for part, start in zip(parts, starts, strict=True)]
+            items = list[Any](chain.from_iterable(zip(*taken, strict=True)))
+        failed = any(part.failed for part in parts) and has_failure(items)
+        return Block(items, Turns([part.tickets for part in parts], starts, rounds), failed)
+
+    def ready_turns(self, most: int) -> tuple[list[tuple[int, CycleSlot]], bool]:
+        """Return the slots that give the next elements without waiting, and whether they are all that are open."""
+        order: list[tuple[int, CycleSlot]] = []
+        for index in chain(range(self.index, len(self.slots)), range(self.index)):
+            slot = self.slots[index]
+            if slot is None:
+                if self.ended:
+                    continue
+                return order, False  # the next dataset has its turn here
+            if len(order) == most or not (slot.left or slot.fill_now(self.share(slot))):
+                return order, False
+            order.append((index, slot))
+        return order, True
 
     async def as_ready(self) -> Blocks:
         """Yield elements from any inner dataset that has some ready."""
@@ -332,7 +361,7 @@ class Cycle:
             for index, slot in enumerate(self.slots):
                 if slot is None:
                     continue
-                if not (slot.left or slot.fill_now(self.share())):
+                if not (slot.left or slot.fill_now(self.share(slot))):
                     if slot.is_over:
                         self.free(index)
                     continue

@@ -266,3 +266,17 @@ def test_a_function_that_becomes_slow_holds_few_back(slow: str, monkeypatch: pyt
     with ds.with_options(ad.Options(placement="current")).iterate() as elements:
         next(elements)
         assert sum(x >= 1000 for x in called) <= 2 * CLOSE_LOOKS
+
+
+@pytest.mark.parametrize("ahead", [True, False])
+def test_many_inner_datasets_are_read_some_turns_ahead(ahead: bool) -> None:
+    sizes: list[int] = []
+    many, each = 64, 40
+    ds = ad.Dataset.range(many).interleave(
+        lambda x: looked(ad.Dataset.range(each).map(lambda y: (x, y)), sizes), cycle_length=many
+    )
+    options = ad.Options() if ahead else ad.Options(disabled_rules=("inject_prefetch",))
+    found = list(ds.with_options(options))
+    assert found == [(x, y) for y in range(each) for x in range(many)]
+    assert max(sizes) <= 16
+    assert len(sizes) < many * each / 4 if ahead else len(sizes) == many * each
