@@ -90,8 +90,8 @@ class CtrlC:
 
 
 def in_a_finalizer(frame: FrameType | None) -> bool:
-    """Tell whether code is called by the finalizer of an object."""
-    while frame is not None and frame.f_code.co_name != "__del__":
+    """Tell whether code is called by the finalizer of an object: its own, or one that `weakref` calls."""
+    while frame is not None and frame.f_code.co_name != "__del__" and frame.f_globals.get("__name__") not in CALLBACKS:
         frame = frame.f_back
     return frame is not None
 
