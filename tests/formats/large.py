@@ -196,6 +196,60 @@ def litdata(path: Path) -> None:
     (path / "index.json").write_text(json.dumps({"chunks": chunks, "config": config}))
 
 
+def rows(path: Path) -> None:
+    holes(path, b"", b"", MIB - 1, b"\n", COUNT, b"")
+
+
+def sql(path: Path) -> ad.Dataset[Any]:
+    """Read rows that the database makes."""
+    query = f"""WITH RECURSIVE numbers(n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM numbers LIMIT {COUNT})
+    SELECT printf('%.*c', {MIB}, 'x') FROM numbers"""
+    return ad.experimental.SqlDataset("sqlite", path, query, [str])
+
+
+def hdf5(path: Path) -> None:
+    import h5py
+
+    with h5py.File(path, "w") as file:
+        file.create_dataset("x", (COUNT, MIB), "u1", chunks=(8, MIB))
+
+
+def hdf5_rows(path: Path) -> ad.Dataset[Any]:
+    import h5py
+
+    return ad.Dataset.from_source(h5py.File(path)["x"])
+
+
+def tfds(path: Path) -> None:
+    path.mkdir()
+    count = COUNT // 50
+    info = {"name": "zeros", "splits": [{"name": "train", "shardLengths": ["50"] * count}]}
+    (path / "dataset_info.json").write_text(json.dumps(info))
+    (path / "features.json").write_text(json.dumps({"featuresDict": {"features": {"x": {"text": {}}}}}))
+    framed = frame(ad.make_example({"x": bytes(MIB)}))
+    begin, end = framed[:-MIB], framed[-4:]
+    for number in range(count):
+        place = path / f"zeros-train.tfrecord-{number:05}-of-{count:05}"
+        holes(place, begin, b"", MIB - 4, end + begin, 49, b"")
+        with place.open("r+b") as file:
+            file.seek(50 * len(framed) - 4)
+            file.write(end)
+
+
+def energon(path: Path) -> None:
+    """Write one archive with the index that `energon prepare` makes."""
+    meta = path / ".nv-meta"
+    meta.mkdir(parents=True)
+    archive(path / "zeros.tar")
+    begins = np.arange(COUNT + 1, dtype="<u8") * (MIB + tarfile.BLOCKSIZE)
+    (path / "zeros.tar.idx").write_bytes(begins.tobytes())
+    (meta / "split.json").write_text(json.dumps({"split_parts": {"train": ["zeros.tar"]}}))
+
+
+def energon_samples(path: Path) -> ad.Dataset[Any]:
+    return ad.EnergonDataset(path, "train", index=True, repeat=False)
+
+
 def nothing(path: Path) -> None:
     path.touch()
 
@@ -233,6 +287,11 @@ LARGE: dict[str, Large] = {
     "safetensors": Large(tensors, ad.SafetensorsDataset),
     "mds": Large(mosaic, lambda path: ad.MdsDataset(sorted(path.glob("*.mds")))),
     "litdata": Large(litdata, ad.LitDataset),
+    "tfds": Large(tfds, lambda path: ad.TfdsDataset(path, "train")),
+    "energon": Large(energon, energon_samples),
+    "csv": Large(rows, lambda path: ad.experimental.CsvDataset(path, [str])),
+    "sql": Large(nothing, sql),
+    "hdf5": Large(hdf5, hdf5_rows, needs="h5py"),
     "bin": Large(tokens, lambda path: ad.TokenDataset(path, MIB // 2, dtype="uint16")),
     "lance": Large(lance, ad.LanceDataset, needs="lance", most=ROW_GROUPS),
     "zarr": Large(zarr, ad.ZarrDataset, needs="zarr"),
