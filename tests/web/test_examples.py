@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -37,17 +38,27 @@ PRINTED = {
         "an admission that nobody used ended by itself: True",
     ],
     "06_uploads": ["each upload is in a file: True", "120000 lines, each once: True"],
+    "07_sqs": [
+        "the receiver was killed: True, the trainer: True; came again: True",
+        "100 messages, each once: True",
+    ],
 }
+
+NEEDED = {"07_sqs": ("boto3", "moto.server")}
+"""Packages of the examples that need others than most."""
 
 
 def test_every_example_is_checked() -> None:
     assert [path.stem for path in EXAMPLES] == list(PRINTED)
 
 
-@pytest.mark.web
-@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def marked(path: Path) -> Any:
+    return pytest.param(path, marks=pytest.mark.remote if path.stem in NEEDED else pytest.mark.web, id=path.stem)
+
+
+@pytest.mark.parametrize("path", [*map(marked, EXAMPLES)])
 def test_it_prints_what_it_promises(path: Path, tmp_path: Path) -> None:
-    for package in ("aiohttp", "fastapi", "httpx", "uvicorn"):
+    for package in NEEDED.get(path.stem, ("aiohttp", "fastapi", "httpx", "uvicorn")):
         pytest.importorskip(package)
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "error", "FOLDER": str(tmp_path)}
     done = subprocess.run(
