@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 from asyncdata.errors import DataLossError
 from asyncdata.formats.json_lines import JsonLinesParser, line_begins
+from asyncdata.formats.json_values import NO_JSON, decoder
 from asyncdata.sources.indexed_files import Begins, IndexedFiles
 from asyncdata.sources.numbered_files import NumberedFile
 from asyncdata.sources.text_lines import LineFile
@@ -39,11 +40,17 @@ class JsonLinesFiles(IndexedFiles):
         return Begins(begins)
 
     def element(self, data: bytes, name: str, begin: int, ends: bool) -> Any:
+        if len(data) <= self.most:
+            try:
+                return decoder()(data)
+            except NO_JSON:  # or valid only for Python's `json`
+                pass
         parser = JsonLinesParser(name, self.most)
         parser.jump(begin)
         parser.feed(data)
         parser.finish()
-        return next(iter(parser.parse(1)), DataLossError(f"{name}: there is no line at byte {begin}"))
+        found = parser.parse(1)
+        return found[0] if found else DataLossError(f"{name}: there is no line at byte {begin}")
 
 
 @dataclass(frozen=True, eq=False)
