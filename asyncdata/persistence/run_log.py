@@ -17,7 +17,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from datetime import UTC, datetime
 from hashlib import blake2b
 from threading import RLock
 from typing import Any, Final, Literal, Self, TypeAlias
@@ -179,7 +178,7 @@ class RunLog:
 
     def head(self, header: Mapping[str, Any]) -> list[str]:
         """Return the lines with which a run begins, or goes on in another part."""
-        time = datetime.now(UTC).isoformat(timespec="microseconds")
+        time = self.files.began.isoformat(timespec="microseconds")
         each = {"each": list(self.each)} if self.each else {}
         begin, follows = (self.begin, {}) if self.last is None else (self.last[0], {"follows": self.chain.hex()})
         line = text_of({"log": FORMAT, **header, **each, **follows, "begin": begin, "time": time, **rank()})

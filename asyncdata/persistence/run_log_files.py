@@ -11,8 +11,9 @@ import errno
 import os
 import re
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
-from functools import partial
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from functools import cached_property, partial
 from glob import escape, glob, has_magic
 from itertools import groupby, islice
 from pathlib import Path
@@ -30,6 +31,8 @@ FULL: Final = 1 << 28
 
 PART: Final = re.compile(r"\.\d{8}T\d{12}-\d{6,}(?=(\.[^./\\]*)?$)")
 """What the name of a part has besides that of its log."""
+
+TIME: Final = "%Y%m%dT%H%M%S%f"
 
 BEGIN: Final = b'{"log":'
 """How a log begins."""
@@ -49,8 +52,18 @@ class LogFiles:
         self.local = is_local(self.path)
         if self.local:
             check_writable(Path(self.path))
-        self.began = f"{datetime.now(UTC):%Y%m%dT%H%M%S%f}"
         self.number = 0
+
+    @cached_property
+    def began(self) -> datetime:
+        """When the run began: after those in parts of this log, also where the clock stands or was put back."""
+        now, path = datetime.now(UTC), Path(self.path)
+        before = list[datetime | None]()
+        with suppress(OSError):  # who may only write knows none
+            before += map(began_of, parts_of(self.path)[-1:])
+        if self.local and path.exists() and path.stat().st_size >= FULL:
+            before.append(datetime.fromtimestamp(path.stat().st_mtime, UTC))
+        return max([now, *[time + timedelta(microseconds=1) for time in before if time is not None]])
 
     def next_part(self) -> int:
         """Return the number of the part for the next piece: the one of the last piece as long as that may grow."""
@@ -60,7 +73,7 @@ class LogFiles:
     def name(self, part: int) -> str:
         """Return the path or URL of a part."""
         root, ending = os.path.splitext(self.path)
-        return f"{root}.{self.began}-{part:06}{ending}" if part else self.path
+        return f"{root}.{self.began:{TIME}}-{part:06}{ending}" if part else self.path
 
     def write(self, part: int, data: bytes, first: bool) -> None:
         """Write a piece at the end of a part; the `first` one of a run on a line of its own."""
@@ -139,6 +152,15 @@ def listed(pattern: str) -> list[str]:
 def by_log(path: str) -> tuple[str, str]:
     """Return by what the parts of logs are sorted: the log, and their place in it."""
     return PART.sub("", path), path if PART.search(path) else ""
+
+
+def began_of(path: str) -> datetime | None:
+    """Return when the run of a part began, as its name says."""
+    found = PART.search(path)
+    try:
+        return datetime.strptime(found[0][1:].partition("-")[0], TIME).replace(tzinfo=UTC) if found else None
+    except ValueError:  # the name is not of a log's part
+        return None
 
 
 def paths_of(patterns: Sequence[str]) -> list[str]:

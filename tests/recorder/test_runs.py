@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from datetime import UTC, datetime, timedelta, tzinfo
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 import asyncdata as ad
 from asyncdata.checkpoint import merge_states
 from asyncdata.persistence import run_id as ids
+from asyncdata.persistence import run_log_files as log_files
 from asyncdata.persistence.run_log_files import paths_of
 from asyncdata.recorder.audit import Audit, audit
 from asyncdata.recorder.log_reader import read_logs, step_origin
@@ -28,6 +30,16 @@ def read(ds: ad.Dataset[Any], most: int = 1000, state: Any = None) -> Any:
         for _ in zip(range(most), batches, strict=False):
             pass
         return json.loads(json.dumps(batches.state_dict()))
+
+
+class Clock(datetime):
+    """Stands still until it is set."""
+
+    time_now = datetime(2026, 11, 29, tzinfo=UTC)
+
+    @classmethod
+    def now(cls, tz: tzinfo | None = None) -> Any:
+        return cls.time_now.astimezone(tz)
 
 
 @pytest.fixture
@@ -245,3 +257,32 @@ def test_a_step_is_that_of_the_branch_that_began_last_whatever_the_names_of_the_
         again[1],
         again[8],
     ]
+
+
+@pytest.mark.parametrize("back", [0, 60], ids=["stands", "goes back"])
+def test_parts_of_a_log_are_in_the_order_in_which_they_were_written_whatever_the_clock_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, back: int
+) -> None:
+    monkeypatch.setattr(log_files, "FULL", 1)
+    monkeypatch.setattr(log_files, "datetime", Clock)
+    ds = pipeline(tmp_path / "run.jsonl")
+    state = read(ds, 7)
+    monkeypatch.setattr(Clock, "time_now", Clock.time_now - timedelta(seconds=back))
+    with ds.iterate(state=state) as batches:
+        _ = [*batches]
+    assert seen(tmp_path).complete
+    monkeypatch.setattr(Clock, "time_now", Clock.time_now - timedelta(seconds=back))
+    read(ds, 2, state)
+    assert seen(tmp_path).because == ["the one process is not at the end of the epoch: 9 steps are in its log"]
+    read(ds)
+    assert seen(tmp_path).complete
+
+
+def test_a_log_whose_parts_may_not_be_listed_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(path: str) -> list[str]:
+        raise PermissionError(path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(log_files, "parts_of", refuse)
+        read(pipeline(tmp_path / "run.jsonl"))
+    assert seen(tmp_path).complete
