@@ -188,7 +188,7 @@ def leave_out_copies(logs: Logs) -> None:
     for copies in same.values():
         most = max(copies, key=lambda run: (len(run.steps), run.ended is not None))
         for run in copies:
-            if run is not most and run.header == most.header:
+            if run.path != most.path and run.header == most.header:
                 logs.notes.append(f"{run.path} has a copy of a run in {most.path}: it counts once")
                 gone.add(id(run))
     logs.runs = [run for run in logs.runs if id(run) not in gone]

@@ -278,6 +278,13 @@ def test_parts_of_a_log_are_in_the_order_in_which_they_were_written_whatever_the
     assert seen(tmp_path).complete
 
 
+def test_runs_of_one_log_are_no_copies_where_the_clock_stands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_files, "datetime", Clock)
+    read(pipeline(tmp_path / "run.jsonl"))
+    read(pipeline(tmp_path / "run.jsonl"), 2)
+    assert seen(tmp_path).because == ["the one process is not at the end of the epoch: 2 steps are in its log"]
+
+
 def test_a_log_whose_parts_may_not_be_listed_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(path: str) -> list[str]:
         raise PermissionError(path)
