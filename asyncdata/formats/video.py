@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from asyncdata.errors import AsyncDataError, DataLossError, PlanError, StructureError
+from asyncdata.formats.mp4 import display_offsets
 from asyncdata.system.optional_packages import require
 
 __all__ = ("EXACT", "STRICT", "Pixels", "Video", "decode_video_clip", "entries_of", "explain_damage", "opened_media")
@@ -165,6 +166,8 @@ class Video:
             raise PlanError(f"{METHOD}(times=) must be times in seconds, got {times!r:.80}")
         is_known = self.is_sought and self.stream.duration
         end = self.begin + self.stream.duration * self.base if is_known else np.inf  # others have an estimate
+        if found.size and found.max() > end:  # which is when the last frame is decoded; it may be shown later
+            end = max(end, float(self.stamps.max(initial=0) * self.base))
         outside = ~((found >= self.begin - EXACT) & (found <= end))
         if outside.any():
             raise PlanError(
@@ -193,7 +196,7 @@ class Video:
     def times_of(self, numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
         """Return the times of frames by number."""
         entries = entries_of(self.stream)
-        known, step = regular(entries) if 0 < len(entries) == self.stream.frames else (0, 0)
+        known, step = self.regular(entries) if 0 < len(entries) == self.stream.frames else (0, 0)
         stamps = None if known else self.stamps
         count = known if stamps is None else len(stamps)
         if not count:
@@ -202,6 +205,14 @@ class Video:
         if stamps is None:
             return (self.begin + numbers * step * self.base).astype(np.float64)
         return (stamps[numbers] * self.base).astype(np.float64)
+
+    def regular(self, entries: Any) -> tuple[int, int]:
+        """Return how many frames there are and how many ticks apart they are shown, if always as many; else zeros."""
+        later = display_offsets(self.file, self.stream.id, len(entries))
+        if later is None or any(entry.is_discard for entry in entries):
+            return 0, 0
+        steps = np.unique(np.diff(np.sort(later + np.array([entry.timestamp for entry in entries], np.int64))))
+        return (0, 0) if len(steps) > 1 else (len(entries), int(steps[0]) if len(steps) else 0)
 
     @cached_property
     def stamps(self) -> npt.NDArray[np.int64]:
@@ -325,12 +336,3 @@ def check_numbers(numbers: npt.NDArray[np.int64], count: int) -> None:
     if outside.any():
         has = "frames are" if count == np.iinfo(np.int64).max else f"the video has {count} frames,"
         raise PlanError(f"{METHOD}(frames=): {has} numbered from 0, got {numbers[outside][0]}")
-
-
-def regular(entries: Any) -> tuple[int, int]:
-    """Return how many frames there are and how many ticks apart, if they are equally spaced; else zeros."""
-    stamps = np.array([entry.timestamp for entry in entries], np.int64)
-    steps = np.unique(np.diff(stamps))
-    if len(steps) > 1 or any(entry.is_discard for entry in entries):
-        return 0, 0
-    return len(stamps), int(steps[0]) if len(steps) else 0

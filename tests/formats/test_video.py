@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -89,6 +90,36 @@ def test_frames_of_a_rate_that_varies(tmp_path: Path) -> None:
         assert np.array_equal(ad.decode_video_clip(path, times=[times[number] / 30]), found)
     assert np.array_equal(ad.decode_video_clip(path, frames=range(60)), whole)
     assert ad.decode_video_clip(path, frames=[]).shape == (0, 48, 64, 3)
+
+
+@pytest.mark.parametrize("b_frames", [0, 2])
+def test_frames_that_are_decoded_but_not_shown_at_equal_steps(b_frames: int, tmp_path: Path) -> None:
+    """The index of a file has the times of decoding: by these alone other frames were given."""
+    av = pytest.importorskip("av")
+    write_video(tmp_path / "b.mp4", range(60), b_frames=b_frames)
+    path = tmp_path / "a.mp4"
+    with av.open(str(tmp_path / "b.mp4")) as file, av.open(str(path), "w") as changed:
+        (stream,) = file.streams
+        other, first, tick = changed.add_stream_from_template(stream), None, 0
+        for packet in file.demux(stream):
+            if packet.dts is None:
+                continue
+            first, tick = packet.pts if first is None else first, packet.duration
+            number = (packet.pts - first) // tick
+            packet.pts, packet.stream = packet.pts + number**2 * tick // 60, other
+            changed.mux(packet)
+    with av.open(str(path)) as file:
+        frames = [*file.decode(video=0)]
+    times, whole = [frame.time for frame in frames], np.stack([frame.to_ndarray(format="rgb24") for frame in frames])
+    assert len({round(second - first, 3) for first, second in pairwise(times)}) > 10
+    assert times[-1] > 3  # where the sum of the durations is 2 s
+    for numbers in ([40], [59, 3, 21], [*range(60)]):
+        assert np.array_equal(ad.decode_video_clip(path, frames=numbers), whole[numbers])
+        assert np.array_equal(ad.decode_video_clip(path, times=[times[one] for one in numbers]), whole[numbers])
+    with pytest.raises(ad.PlanError, match="the video has 60 frames"):
+        ad.decode_video_clip(path, frames=[60])
+    with pytest.raises(ad.PlanError, match="the video goes from 0 s to 3"):
+        ad.decode_video_clip(path, times=[9.0])
 
 
 class Counted(io.BytesIO):
