@@ -12,22 +12,26 @@ from typing import Any, Final
 from asyncdata.errors import PlanError
 from asyncdata.executors.function_call import Call
 from asyncdata.executors.scope import Scope
-from asyncdata.graph.node import REPLACEABLE, Node, Unary, check_arguments, check_called, picked
+from asyncdata.graph.node import EVERYTHING, REPLACEABLE, Node, Unary, check_arguments, check_called, picked
 from asyncdata.graph.stages import CallStep, FoldCalls
 from asyncdata.options import UNKNOWN_CARDINALITY
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
 from asyncdata.runtime.tickets import (
     END,
     FRESH,
+    NOTHING,
     ExplicitTickets,
+    FilteredTickets,
     Numbered,
     Position,
     ReplayedTickets,
     Start,
     Ticket,
+    Tickets,
     decode_all,
     encode,
     plain,
+    replaying,
 )
 from asyncdata.transforms.keyed import Keyer, in_key_order
 from asyncdata.transforms.map import Map
@@ -107,6 +111,10 @@ class GroupByReducer(Unary):
         return None
 
     @property
+    def holds(self) -> int:
+        return 0 if self.input.in_order else EVERYTHING
+
+    @property
     def resume_note(self) -> str:
         return f"{METHOD}() reads everything again"
 
@@ -114,7 +122,7 @@ class GroupByReducer(Unary):
         return self.calls.reduce.name
 
     def stage(self) -> FoldCalls:
-        return FoldCalls(lambda: ReducerStep(self.calls), self.calls.are_async)
+        return FoldCalls(lambda: ReducerStep(self.calls, self.input.in_order), self.calls.are_async)
 
     def fetch(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
         return picked(self, scope, want, tickets)
@@ -122,33 +130,46 @@ class GroupByReducer(Unary):
 
 @dataclass(frozen=True)
 class ReducerPosition:
-    """A position: which failures were delivered, by their tickets, and how many keys' elements were."""
+    """A position: which failures were delivered, by their tickets, and how many keys' elements were.
+
+    Where the input may have other elements or tickets when it is run again, instead of the failures: from where it
+    goes on, having repeated what was folded.
+    """
 
     failed: Sequence[Ticket]
     groups: int
+    begin: Start = FRESH
 
     @staticmethod
     def of(position: Any) -> ReducerPosition:
-        return ReducerPosition(decode_all(position["failed"]), index(position["groups"]))
+        begin = Start.of(position["input"]) if "input" in position else FRESH
+        return ReducerPosition(decode_all(position.get("failed", ())), index(position["groups"]), begin)
 
     def position(self) -> Position:
         return {"failed": [encode(ticket) for ticket in self.failed], "groups": self.groups}
 
 
 class ReducerStep(CallStep):
-    """Reads everything, with a state for each key; failures pass, the elements of the keys follow at the end."""
+    """Reads everything, with a state for each key; failures pass, the elements of the keys follow at the end.
 
-    def __init__(self, calls: Calls) -> None:
+    What an input without a fixed order gives when it is run again may be other elements, or have other tickets. So its
+    positions list what was folded, and continue behind it.
+    """
+
+    def __init__(self, calls: Calls, in_order: bool) -> None:
         self.calls = calls
+        self.in_order = in_order
         self.states: dict[Any, Any] = {}
         self.failed: list[Ticket] = []
         self.past: set[Ticket] = set()
+        self.folded: list[Tickets] = []
+        self.last: Tickets = NOTHING
         self.groups = 0
 
     def resume(self, position: Position) -> Start:
         place = ReducerPosition.of(position)
         self.failed, self.past, self.groups = list(place.failed), set(map(plain, place.failed)), place.groups
-        return FRESH
+        return place.begin
 
     def need(self, want: int) -> int:
         return AT_ONCE
@@ -156,17 +177,37 @@ class ReducerStep(CallStep):
     async def feed(self, group: Block) -> Block:
         """Fold pairs of keys and elements; return the failures that were not delivered yet, in their places."""
         found: list[Any] = []
-        before = len(self.failed)
+        places: list[int] = []
+        good: list[int] = []
         for place, pair in enumerate(group.items):
             failure = pair if type(pair) is Failure else await self.fold(pair, group.tickets[place])
-            if failure is not None and plain(ticket := group.tickets[place]) not in self.past:
+            if failure is None:
+                good.append(place)
+            elif plain(group.tickets[place]) not in self.past:
                 found.append(failure)
-                self.failed.append(ticket)
-        failed = self.failed
-        tickets = [(FAILED, ticket) for ticket in failed[before:]]
-        return Block(
-            found, ExplicitTickets(tickets, lambda count: ReducerPosition(failed[: before + count], 0).position()), True
-        )
+                places.append(place)
+        tickets = [group.tickets[place] for place in places]
+        positions = self.by_failures(tickets) if self.in_order else self.by_folded(group.tickets, places, good)
+        return Block(found, ExplicitTickets([(FAILED, ticket) for ticket in tickets], positions), True)
+
+    def by_failures(self, tickets: Sequence[Ticket]) -> Callable[[int], Position]:
+        """Return the positions after more failures, by all that were delivered."""
+        failed, before = self.failed, len(self.failed)
+        failed += tickets
+        return lambda count: ReducerPosition(failed[: before + count], 0).position()
+
+    def by_folded(self, last: Tickets, places: Sequence[int], good: Sequence[int]) -> Callable[[int], Position]:
+        """Return the positions after failures at some places of a block, by what was folded; `good` are the others."""
+        folded, before = self.folded, len(self.folded)
+        folded.append(FilteredTickets(last, good))
+        self.last = last
+
+        def position(count: int) -> Position:
+            come = places[count - 1] + 1 if count else 0
+            here = FilteredTickets(last, [place for place in good if place < come])
+            return behind([*folded[:before], here], last, come, 0)
+
+        return position
 
     async def fold(self, pair: tuple[Any, Any], ticket: Ticket) -> Failure | None:
         """Take one element into the state of its key; if that fails the state stays as it was."""
@@ -192,9 +233,19 @@ class ReducerStep(CallStep):
         made = await await_call(self.calls.finalize, self.states.pop(key), Numbered(number, key))
         if type(made) is Failure:
             made.error.add_note(f"key {key!r:.80}")
-        failed = self.failed
-        tickets = ExplicitTickets([(KEY, number)], lambda count: ReducerPosition(failed, number + count).position())
-        return Block([made], tickets, type(made) is Failure)
+        return Block([made], ExplicitTickets([(KEY, number)], self.by_groups(number)), type(made) is Failure)
+
+    def by_groups(self, number: int) -> Callable[[int], Position]:
+        """Return the positions before and after the element of a key."""
+        failed, folded, last = self.failed, self.folded, self.last
+        if self.in_order:
+            return lambda count: ReducerPosition(failed, number + count).position()
+        return lambda count: behind(folded, last, len(last), number + count)
+
+
+def behind(folded: Sequence[Tickets], last: Tickets, come: int, groups: int) -> Position:
+    """Return the position that repeats what was folded, and continues behind so many elements of the last block."""
+    return {"input": replaying(last.at(come), folded), "groups": groups}
 
 
 async def await_call(call: Call, item: Any, ticket: Ticket) -> Any:

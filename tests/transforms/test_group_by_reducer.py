@@ -3,6 +3,8 @@ from __future__ import annotations
 import asyncio
 import math
 from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,11 +12,11 @@ import pytest
 
 import asyncdata as ad
 from asyncdata.errors import PlanError, ResumeError
-from asyncdata.testing import check_resumes, check_transform
+from asyncdata.testing import check_resumes, check_transform, virtual_time
 from tests import reference
 from tests.marks import first_by_default
 from tests.reference import Boom, Failed
-from tests.running import WAYS, results
+from tests.running import WAYS, results, taken, taken_async
 from tests.states import edited
 
 TOTAL = ad.Reducer(lambda key: 0, lambda total, x: total + x, lambda total: total)
@@ -237,3 +239,72 @@ def test_what_is_no_function_is_refused() -> None:
         ad.Dataset.range(3).group_by_reducer(1, TOTAL)  # pyright: ignore[reportArgumentType]
     with pytest.raises(PlanError, match="needs a function"):
         ad.Dataset.range(3).group_by_reducer(by_three, ad.Reducer(0, max, max))  # pyright: ignore[reportArgumentType]
+
+
+UNORDERED: dict[str, Callable[[], ad.Dataset[Any]]] = {
+    "map": lambda: ad.Dataset.range(30).map(lambda x: x, num_parallel_calls=3, deterministic=False),
+    "interleave": lambda: ad.Dataset.range(5).interleave(
+        lambda x: ad.Dataset.range(6 * x, 6 * x + 6), cycle_length=3, num_parallel_calls=3, deterministic=False
+    ),
+    "batch": lambda: ad.Dataset.range(30).batch(4, within=60).unbatch(),
+}
+
+
+REDUCER = ad.Reducer(lambda _: 0, lambda total, x: total + (fail_at_2(x % 7) and x), lambda total: total)
+
+
+@pytest.mark.parametrize("store", ["memory", "file"])
+@pytest.mark.parametrize("source", UNORDERED)
+def test_resumes_from_a_cache_that_was_filled_from_an_input_without_order(
+    source: str, store: str, tmp_path: Path
+) -> None:
+    """The tickets of cached elements are their numbers, and were those of the input while the cache was filled."""
+    expected = Counter(map(repr, results(UNORDERED[source]().group_by_reducer(by_three, REDUCER))))
+    for stop in range(1, 8):
+        cached = UNORDERED[source]().cache(*[str(tmp_path / str(stop))] * (store == "file"))
+        ds = cached.group_by_reducer(by_three, REDUCER)
+        with ds.iterate() as elements:
+            delivered = taken(elements, stop)
+            state = elements.state_dict()
+            taken(elements)
+        with ds.iterate(state=state) as elements:
+            assert Counter(map(repr, delivered + taken(elements))) == expected
+
+
+def test_batches_that_failed_are_not_made_again_of_other_elements() -> None:
+    """Another run gives other batches, as these depend on when elements come."""
+
+    async def read(pause: float, state: Any, most: int) -> tuple[list[Any], Any]:
+        async def numbers() -> AsyncIterator[int]:
+            for number in range(6):
+                await asyncio.sleep(pause)
+                yield number
+
+        members = ad.Reducer(lambda _: (), lambda found, batch: (*found, *fail_at_first(batch)), lambda *found: found)
+        ds = ad.Dataset.from_async_iterable(numbers).batch(3, within=2).group_by_reducer(len, members)
+        async with ds.with_options(ad.Options(placement="current")).iterate(state=state) as elements:
+            return await taken_async(elements, most), elements.state_dict()
+
+    with asyncio.Runner(loop_factory=virtual_time) as runner:
+        found, state = runner.run(read(0, None, 1))
+        assert found == [Failed("Boom([0, 1, 2])")]
+        assert runner.run(read(10, state, 9))[0] == [(3, 4, 5)]
+
+
+def fail_at_first(batch: Any) -> list[int]:
+    if min(batch) <= 1:
+        raise Boom(batch.tolist())
+    return batch.tolist()
+
+
+def test_earlier_states_of_an_input_without_order_list_what_failed() -> None:
+    ds = UNORDERED["map"]().group_by_reducer(by_three, REDUCER)
+    earlier = {"failed": [2, 9], "groups": 1}
+    with ds.iterate() as elements:
+        delivered = taken(elements)
+        state = edited(elements.state_dict(), position=earlier, delivered=3)
+    with ds.iterate(state=state) as elements:
+        found = taken(elements)
+        assert Counter(map(repr, found)) == Counter(map(repr, delivered)) - Counter(
+            map(repr, [Failed("Boom(2)")] * 2 + [delivered[-3]])
+        )
