@@ -23,8 +23,8 @@ __all__ = ("Classifier", "Keyer", "Labeller", "has_nan", "in_key_order", "one_na
 NUMBERS: Final = (float, complex, np.inexact, np.datetime64, np.timedelta64)
 """Types of numbers that may be NaN or NaT."""
 
-NANS: Final[dict[type[Any], Any]] = {kind: kind("NaT") for kind in (np.datetime64, np.timedelta64)}
-"""What stands for each NaN of a type; `nan` for that of other types."""
+NANS: Final[dict[type[Any], Any]] = {kind: kind("NaT", "s") for kind in (np.datetime64, np.timedelta64)}
+"""What stands for each NaN of a type; `nan` for that of other types. From NumPy 2.5 on a NaT needs a unit."""
 
 
 class Labeller(Call):

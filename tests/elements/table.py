@@ -287,7 +287,7 @@ VALUES: dict[str, Make] = {
     "np.str_": lambda: np.str_("ab\0"),
     "np.str_ empty": lambda: np.str_(""),
     "np.datetime64": lambda: np.datetime64("2020-01-01", "D"),
-    "np.datetime64 NaT": lambda: np.datetime64("NaT"),
+    "np.datetime64 NaT": lambda: np.datetime64("NaT", "s"),
     "np.timedelta64": lambda: np.timedelta64(5, "m"),
     "np.void": lambda: np.array([(1, 2.5)], [("a", "i4"), ("b", "f8")])[0],
     "np.void bytes": lambda: np.void(b"ab\0"),

@@ -8,6 +8,7 @@ import pytest
 
 import asyncdata as ad
 from asyncdata.testing import check_resumes, check_transform
+from asyncdata.transforms.keyed import NANS
 from tests import reference
 from tests.laws.pipelines import Offsets
 from tests.reference import Boom, Failed
@@ -61,7 +62,7 @@ def test_what_is_the_same(items: list[Any], count: int) -> None:
 @pytest.mark.parametrize("placement", ["thread", "process"])
 @pytest.mark.parametrize("kind", [float, np.float32, np.datetime64, np.timedelta64])
 def test_nan_is_equal_to_nan_also_where_it_is_another_object(kind: Any, placement: Any) -> None:
-    first, second = (kind("nan"), kind("nan")) if kind in (float, np.float32) else (kind("NaT"), kind("NaT"))
+    first, second = (kind("nan"), kind("nan")) if kind in (float, np.float32) else (kind("NaT", "s"), kind("NaT", "D"))
     for part in (lambda x: x, lambda x: (x, 1), Pair, lambda x: [x], lambda x: {"x": x}):
         elements = [part(one) for one in (first, first, second)]
         options = ad.Options(placement=placement)
@@ -136,3 +137,8 @@ def test_an_iterator_that_can_be_read_once_is_read_once() -> None:
 
 def test_an_iterator_that_has_a_state_goes_on() -> None:
     assert after_two(lambda: Offsets([3, 3, 1, 3, 2, 1, 4])) == [2, 4]
+
+
+def test_what_stands_for_nat_has_a_unit() -> None:
+    """NumPy 2.5 warns of a NaT without one."""
+    assert [np.datetime_data(NANS[kind])[0] for kind in (np.datetime64, np.timedelta64)] == ["s", "s"]
