@@ -35,17 +35,22 @@ def read_json(data: bytes) -> Any:
 @cache
 def decoder() -> Callable[[bytes], Any]:
     """Return the fastest parser available; where it fails, use `read_json`."""
-    try:
-        return require("msgspec.json", "JSON").Decoder().decode
-    except MissingDependencyError:
-        return read_json
+    found = msgspec_json()
+    return read_json if found is None else found.Decoder().decode
 
 
 @cache
 def lines_decoder() -> Callable[[bytes], list[Any]] | None:
     """Return a faster parser of values one after another, which need not be on lines of their own, or `None`."""
+    found = msgspec_json()
+    return None if found is None else found.Decoder().decode_lines
+
+
+def msgspec_json() -> Any:
+    """Return the module `msgspec.json`; `None` without it, and before 0.21, whose errors are no `ValueError`."""
     with suppress(MissingDependencyError):
-        return require("msgspec.json", "JSON").Decoder().decode_lines
+        if issubclass(require("msgspec", "JSON").DecodeError, ValueError):
+            return require("msgspec.json", "JSON")
     return None
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from asyncdata.errors import DataLossError
 from asyncdata.formats import json_lines, json_values
 from asyncdata.formats.json_lines import JsonLinesParser
-from asyncdata.formats.json_values import decoder, read_json
+from asyncdata.formats.json_values import decoder, msgspec_json, read_json
 from tests.reference import failed
 from tests.reference import json_lines as meaning
 
@@ -29,6 +29,14 @@ def reads(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> No
         for module in (json_lines, json_values):
             monkeypatch.setattr(module, "decoder", lambda: request.param)
             monkeypatch.setattr(module, "lines_decoder", lambda: None)
+
+
+@pytest.mark.formats
+def test_msgspec_whose_errors_are_others_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before 0.21 a line that is not valid JSON would end the pipeline, and so would NaN."""
+    assert msgspec_json() is not None
+    monkeypatch.setattr("msgspec.DecodeError", type("DecodeError", (Exception,), {}))
+    assert msgspec_json() is None
 
 
 def parsed(data: bytes, cuts: list[int] = [], limit: int = 1000) -> list[Any]:  # noqa: B006
