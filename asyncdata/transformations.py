@@ -462,7 +462,7 @@ class Transformations(Grouping[T_co]):
         of these, the second for `dataset`. Keys are numbers, strings, bytes, arrays, `None`, and tuples and dicts of
         these. An element without a match is left out; with `how="left"` it is paired with `None`; with `how="exact"` it
         is a `KeyError` in its place. A key of another kind than all those of `dataset`, such as a number where they are
-        text, is a `TypeError` in the element's place, as it would never match. Arrays match only if their dtypes do. In
+        text, is a `TypeError` in the element's place, as it would never match; so is an array of another dtype. In
         `stats()` the step's `excluded` says how many elements were left out.
 
         `dataset` must have random access, as files with `index=True` have. Its elements are read once for their keys;

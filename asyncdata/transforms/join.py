@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
@@ -33,6 +34,9 @@ On = Field | Callable[..., Any]
 
 KINDS: Final = {b"s": "text", b"b": "bytes", b"(": "a tuple", b"{": "a dict", b"a": "an array", b"t": "a tensor"}
 """What keys are, by the first of their bytes; those of other numbers begin in several ways."""
+
+ARRAY: Final = re.compile(rb"a\('([^']*)', \(")
+"""With what the bytes of an array begin, one of fields apart: its dtype, without which no other array is equal."""
 
 NONE: Final = canonical(None)
 
@@ -86,6 +90,8 @@ class FieldOf:
 
 def kind_of(key: bytes) -> str:
     """Return what kind of value a key is, in its form of bytes."""
+    if found := ARRAY.match(key):
+        return f"an array of dtype {found[1].decode()}"
     return KINDS.get(key[:1], "a number") if key != NONE else ""
 
 

@@ -83,7 +83,11 @@ def test_equal_values_are_one_key_and_others_are_not() -> None:
 @pytest.mark.parametrize("how", ["inner", "left", "exact"])
 @pytest.mark.parametrize(
     ("keys", "message"),
-    [([1, 2], "key is a number, and in .* is text"), ([b"1"], "is bytes,"), ([np.array(["1", "2"])], "is an array,")],
+    [
+        ([1, 2], "key is a number, and in .* is text"),
+        ([b"1"], "is bytes,"),
+        ([np.array(["1", "2"])], "is an array of dtype <U1,"),
+    ],
 )
 def test_keys_of_another_kind_are_an_error(how: Any, keys: list[Any], message: str) -> None:
     texts = rows(id=["1", None], text=["one", "none"])
@@ -111,6 +115,18 @@ def test_arrays_are_keys_by_their_values() -> None:
     assert list(pairs) == [(0, 2), (1, 1), (2, 0)]
     numbers = ad.Dataset.range(3).join(ad.Dataset.range(3), (lambda x: np.array(int(x)), int))
     assert list(numbers) == [(0, 0), (1, 1), (2, 2)]
+
+
+@pytest.mark.parametrize("dtype", ["int32", "float64", ">i8", "U4", [("a", "i8")]])
+def test_arrays_of_another_dtype_are_an_error(dtype: Any) -> None:
+    """They match none of the other dataset, and an inner join left all of them out."""
+    own, other = np.zeros(2, dtype), np.zeros(2, "int64")
+    ds = ad.Dataset.range(1)
+    with pytest.raises(TypeError, match="the key is an array.*each key is an array of dtype <i8, which is never equal"):
+        list(ds.join(ds, (lambda _: own, lambda _: other)))
+    assert list(ds.join(ds, (lambda _: other, lambda _: other.copy()))) == [(0, 0)]
+    several = ad.Dataset.range(2)
+    assert not list(ds.join(several, (lambda _: own, [other, np.zeros(1, "int8")].__getitem__)))
 
 
 def test_equal_keys_of_the_other_dataset_are_an_error() -> None:
