@@ -122,6 +122,8 @@ class Video:
         self.begin = float((self.stream.start_time or 0) * self.base)
         self.is_sought = self.container.format.name in SOUGHT
         """Whether a frame has the same time after a seek."""
+        self.times_repeat = False
+        """Whether it is known that some frames have the same time, so that only their order tells them apart."""
 
     def open(self) -> None:
         """Begin with the first frame."""
@@ -178,7 +180,9 @@ class Video:
     def numbered(self, numbers: npt.NDArray[np.int64]) -> Pixels:
         """Return frames by number; `PlanError` if there are no such frames."""
         if self.is_sought:
-            return self.at(self.times_of(numbers))
+            times = self.times_of(numbers)
+            if not self.times_repeat:
+                return self.at(times)
         check_numbers(numbers, np.iinfo(np.int64).max)
         wanted, found, count = {*numbers.tolist()}, dict[int, Pixels](), 0
         with explain_damage(self.name):
@@ -202,6 +206,7 @@ class Video:
         if not count:
             raise DataLossError(f"{self.name}: it has no frames")
         check_numbers(numbers, count)
+        self.times_repeat = stamps is not None and not np.diff(stamps).all()
         if stamps is None:
             return (self.begin + numbers * step * self.base).astype(np.float64)
         return (stamps[numbers] * self.base).astype(np.float64)
@@ -212,7 +217,7 @@ class Video:
         if later is None or any(entry.is_discard for entry in entries):
             return 0, 0
         steps = np.unique(np.diff(np.sort(later + np.array([entry.timestamp for entry in entries], np.int64))))
-        return (0, 0) if len(steps) > 1 else (len(entries), int(steps[0]) if len(steps) else 0)
+        return (0, 0) if len(steps) > 1 or not steps.all() else (len(entries), int(steps[0]) if len(steps) else 0)
 
     @cached_property
     def stamps(self) -> npt.NDArray[np.int64]:

@@ -92,6 +92,28 @@ def test_frames_of_a_rate_that_varies(tmp_path: Path) -> None:
     assert ad.decode_video_clip(path, frames=[]).shape == (0, 48, 64, 3)
 
 
+def test_frames_of_the_same_time_are_told_apart_by_their_order(tmp_path: Path) -> None:
+    av = pytest.importorskip("av")
+    write_video(tmp_path / "b.mp4", range(30), b_frames=0)
+    path = tmp_path / "a.mp4"
+    with av.open(str(tmp_path / "b.mp4")) as file, av.open(str(path), "w") as changed:
+        (stream,) = file.streams
+        other = changed.add_stream_from_template(stream)
+        for packet in file.demux(stream):
+            if packet.dts is None:
+                continue
+            place, tick = packet.pts // packet.duration, packet.duration
+            packet.dts, packet.stream = packet.dts - tick, other
+            packet.pts -= tick if place % 6 == 3 else 0
+            changed.mux(packet)
+    whole = ad.decode_video_clip(path)
+    assert [*map(number_in, whole)] == [*range(30)]
+    for numbers in ([3], [2, 3, 4], [27, 9, 9]):
+        assert np.array_equal(ad.decode_video_clip(path, frames=numbers), whole[numbers])
+    with pytest.raises(ad.PlanError, match="the video has 30 frames"):
+        ad.decode_video_clip(path, frames=[30])
+
+
 @pytest.mark.parametrize("b_frames", [0, 2])
 def test_frames_that_are_decoded_but_not_shown_at_equal_steps(b_frames: int, tmp_path: Path) -> None:
     """The index of a file has the times of decoding: by these alone other frames were given."""
