@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, ClassVar, Final, NamedTuple, final
 
 from asyncdata.errors import DataLossError, PlanError, ResumeError
@@ -14,6 +16,9 @@ from asyncdata.web.queue_reader import MESSAGES, WAIT_SECONDS, Begin, Message, M
 __all__ = ("NatsStream",)
 
 EXTRA: Final = "'asyncdata[nats]'"
+
+KNOWN: Final = 1 << 17
+"""How many messages of a durable consumer are remembered, so that they are not given again."""
 
 REPLY_SECONDS: Final = 5.0
 """How long a reply to a question about a stream or a consumer is waited for."""
@@ -68,6 +73,12 @@ class NatsReader(QueueReader[int]):
         """Whether its own consumer had more messages when it sent the last one."""
         self.kept: list[Any] = []
         """Messages that came behind some that were removed."""
+        self.given: dict[int, None] = {}
+        """The numbers of the last messages that a durable consumer gave."""
+        self.acknowledges = True
+        """Whether the durable consumer waits for acknowledgements."""
+        self.ack_wait = self.waited = 0.0
+        """After how many seconds it gives a message again that was not acknowledged, and how long nothing has come."""
 
     def transient_errors(self) -> tuple[type[Exception], ...]:
         errors = require("nats.errors", "from_nats", EXTRA)
@@ -190,6 +201,8 @@ class NatsReader(QueueReader[int]):
             )
         limits = [config.get("max_batch", 0), config.get("max_ack_pending", 0), MESSAGES]
         self.batch = min(limit for limit in limits if limit > 0)
+        self.acknowledges = config.get("ack_policy") != "none"
+        self.ack_wait = max([config.get("ack_wait", 0), *config.get("backoff", [])]) / 1e9
         self.wait = min(WAIT_SECONDS, config.get("max_expires", 0) / 1e9 or WAIT_SECONDS)
 
     def consumer_deleted(self) -> DataLossError:
@@ -215,8 +228,8 @@ class NatsReader(QueueReader[int]):
             if not self.source.follow and not self.more and await self.all_taken():
                 return []
             found = self.kept or await self.requested()
-            if found:
-                return await self.accepted(found)
+            if found and (accepted := await self.accepted(found)):
+                return accepted
             self.more = False
             if self.source.follow:
                 await self.all_taken()
@@ -225,10 +238,13 @@ class NatsReader(QueueReader[int]):
     async def requested(self) -> list[Any]:
         """Return what comes within a while; raise if there is no connection."""
         try:
-            return await self.subscription.fetch(min(self.batch, self.most), self.wait)
+            found = await self.subscription.fetch(min(self.batch, self.most), self.wait)
         except TimeoutError:
             await self.connection.flush()
+            self.waited += self.wait
             return []
+        self.waited = 0.0
+        return found
 
     async def all_taken(self) -> bool:
         """Return whether the consumer has no more messages, on the server or on their way; check that none is lost."""
@@ -237,7 +253,8 @@ class NatsReader(QueueReader[int]):
         if self.source.durable is not None:
             await self.check_durable(self.source.durable)
             told = await self.consumer_info()
-            return not told["num_pending"] and not self.subscription.pending_msgs
+            again = told["num_ack_pending"] and self.waited <= self.ack_wait  # what a reader that died had comes again
+            return not told["num_pending"] and not self.subscription.pending_msgs and not again
         state, told = await self.stream_state(), await self.consumer_info()
         is_end = not told["num_pending"] and told["delivered"]["consumer_seq"] == self.taken
         if is_end:
@@ -247,10 +264,7 @@ class NatsReader(QueueReader[int]):
     async def accepted(self, found: list[Any]) -> list[Message]:
         """Return what has come, when it is known to be complete, or is acknowledged."""
         if self.source.durable is not None:
-            for message in found:
-                await message.ack()
-            await self.connection.flush()
-            return [Message(message.metadata.sequence.stream, None, message.data) for message in found]
+            return await self.acknowledged(found)
         places = [message.metadata.sequence for message in found]
         if found is not self.kept:
             self.check_received(places[0].consumer, places[-1].consumer, len(places))
@@ -260,6 +274,20 @@ class NatsReader(QueueReader[int]):
         known = await self.complete(numbers)
         self.kept = []
         return [Message(number, one, item.data) for number, one, item in zip(numbers, known, found, strict=True)]
+
+    async def acknowledged(self, found: list[Any]) -> list[Message]:
+        """Acknowledge messages, and return those that were not given before: they come again where a server was killed
+        that had not stored the acknowledgement, or did not get it."""
+        new = {message.metadata.sequence.stream: message.data for message in found}
+        new = {number: content for number, content in new.items() if number not in self.given}
+        self.given.update(dict.fromkeys(new))
+        for number in [*islice(self.given, max(0, len(self.given) - KNOWN))]:
+            del self.given[number]
+        with suppress(*self.transient_errors()):  # the next request tells
+            for message in found:
+                await (message.ack_sync() if self.acknowledges and message is found[-1] else message.ack())
+            await self.connection.flush()
+        return [Message(number, None, content) for number, content in new.items()]
 
     def check_received(self, first: int, last: int, count: int) -> None:
         """Raise if messages that the consumer has sent were lost on their way; they come again after a reconnection."""

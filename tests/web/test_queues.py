@@ -465,6 +465,31 @@ def test_a_durable_consumer_of_nats_that_is_made_anew_is_an_error(
                 next(numbers)
 
 
+def test_a_server_of_nats_that_forgets_acknowledgements_repeats_nothing(nats_queue: NatsQueue) -> None:
+    """It stores them some time after it has got them."""
+    nats_queue.send(range(300))
+    with nats_queue.read("trainers", follow=True).iterate() as numbers:
+        found = taken(numbers, 150)
+        nats_queue.server.kill()
+        nats_queue.server.start()
+        nats_queue.send([300])
+        assert found + taken(numbers, 151) == [*range(301)]
+
+
+def test_what_a_reader_of_nats_that_died_had_comes_again_before_the_end(
+    nats_queue: NatsQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def receive(stream: Any) -> None:
+        subscription = await stream.pull_subscribe_bind(consumer="trainers", stream="numbers")
+        assert len(await subscription.fetch(10)) == 10
+
+    monkeypatch.setattr("asyncdata.web.nats_stream.WAIT_SECONDS", 0.2)
+    nats_queue.send(range(30))
+    nats_queue.make_consumer("trainers", ack_wait=10**9)
+    nats_queue.run(receive)
+    assert list(nats_queue.read("trainers")) == [*range(10, 30), *range(10)]
+
+
 def test_a_push_consumer_of_nats_is_refused(nats_queue: NatsQueue) -> None:
     nats_queue.send(range(5))
     nats_queue.make_consumer("trainers", deliver_subject="inbox")
