@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, NamedTuple, TypeAlias, final
 
-from asyncdata.errors import PlanError
+from asyncdata.errors import DataLossError, PlanError
 from asyncdata.runtime.block import Failure
 from asyncdata.system.optional_packages import require
 from asyncdata.web.queue_reader import WAIT_SECONDS, Begin, Message, MessagesRemovedError, QueueReader
@@ -94,6 +94,9 @@ class RedisReader(QueueReader[str]):
         self.client: Any = None
         self.pending = False
         """Whether the group may have entries that this consumer received and did not acknowledge."""
+        self.joined = False
+        self.latest = (0, 0)
+        """The offset of the newest entry that the group gave."""
 
     def transient_errors(self) -> tuple[type[Exception], ...]:
         errors = require("redis.exceptions", "from_redis_stream", EXTRA)
@@ -137,7 +140,17 @@ class RedisReader(QueueReader[str]):
         except errors.ResponseError as error:
             if not str(error).startswith("BUSYGROUP"):
                 raise
-        self.pending = True
+        else:
+            if self.joined:
+                raise self.put_back(group, "there was none")
+        self.pending = self.joined = True
+
+    def put_back(self, group: str, reason: str) -> DataLossError:
+        """Return the error for a group that does not know any more which entries it gave."""
+        return DataLossError(
+            f"{self.name}: group {group!r} was deleted or put back while it was read: {reason}; entries would come "
+            "again, or be left out"
+        )
 
     async def receive(self) -> list[Message]:
         if self.source.group is not None:
@@ -220,6 +233,9 @@ class RedisReader(QueueReader[str]):
         if not found:
             block = int(WAIT_SECONDS * 1000) if self.source.follow else None
             found = entries_of(await self.client.xreadgroup(group, consumer, {stream: ">"}, self.most, block))
+            if found and number_of(first := found[0][0].decode()) <= self.latest:
+                raise self.put_back(group, f"it gives {first} again")
+            self.latest = number_of(found[-1][0].decode()) if found else self.latest
         if found:
             await self.client.xack(stream, group, *[offset for offset, _ in found])
         return found

@@ -300,6 +300,29 @@ def test_what_redis_sent_and_nobody_acknowledged_comes_first(tmp_path: Path) -> 
             assert list(numbers) == [1, 2, 3, 4]
 
 
+@pytest.mark.parametrize("restart", [True, False])
+def test_a_group_of_redis_that_forgot_what_it_gave_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, restart: bool
+) -> None:
+    monkeypatch.setattr("asyncdata.web.redis_stream.WAIT_SECONDS", 0.5)
+    with redis_server(tmp_path) as server:
+        queue = RedisQueue(server)
+        queue.send(range(5))
+        with queue.read("trainers", follow=True).iterate() as numbers:
+            assert taken(numbers, 5) == [*range(5)]
+            if restart:
+                server.kill()
+                server.command[server.command.index("yes")] = "no"  # nothing is read from the disk
+                server.start()
+                queue.send(range(5))
+            else:
+                with queue.client() as client:
+                    client.xgroup_setid("numbers", "trainers", "0")
+                queue.send([5])
+            with pytest.raises(ad.DataLossError, match="group 'trainers' was deleted or put back"):
+                next(numbers)
+
+
 def test_a_read_of_entries_that_were_all_trimmed_does_not_end_it(tmp_path: Path) -> None:
     with redis_server(tmp_path) as server:
         queue = RedisQueue(server)
