@@ -22,7 +22,7 @@ from asyncdata.options import AUTOTUNE, INFINITE_CARDINALITY, UNKNOWN_CARDINALIT
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
 from asyncdata.runtime.meter import metered
 from asyncdata.runtime.resharding import Resharding, Share, replaying_tickets
-from asyncdata.runtime.tickets import END, FRESH, Position, ReplayedTickets, Start, Ticket, plain
+from asyncdata.runtime.tickets import END, FRESH, Position, ReplayedTickets, Start, Ticket, Tickets, plain
 
 __all__ = (
     "ELSEWHERE",
@@ -37,6 +37,7 @@ __all__ = (
     "Unary",
     "UnseekableError",
     "another",
+    "beginning",
     "check_arguments",
     "check_called",
     "check_count",
@@ -537,6 +538,14 @@ async def picked(
             found.update((ticket, item) for ticket, item in pairs if ticket in wanted)
     for block in in_turn(found, tickets, want):
         yield block
+
+
+def beginning(node: Node, first: Tickets) -> Position:
+    """Return where a run of a node from its beginning began, whose first tickets these are.
+
+    That is `None`, except above a file that may be written again in another order: only a position tells.
+    """
+    return first.at(0) if any(one.sealed for one in nodes_of(node)) else None
 
 
 def repeated_ones(names: Sequence[Ticket]) -> set[Ticket]:

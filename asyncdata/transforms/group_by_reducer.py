@@ -12,13 +12,12 @@ from typing import Any, Final
 from asyncdata.errors import PlanError
 from asyncdata.executors.function_call import Call
 from asyncdata.executors.scope import Scope
-from asyncdata.graph.node import EVERYTHING, REPLACEABLE, Node, Unary, check_arguments, check_called, picked
+from asyncdata.graph.node import EVERYTHING, REPLACEABLE, Node, Unary, beginning, check_arguments, check_called, picked
 from asyncdata.graph.stages import CallStep, FoldCalls
 from asyncdata.options import UNKNOWN_CARDINALITY
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
 from asyncdata.runtime.tickets import (
     END,
-    FRESH,
     NOTHING,
     ExplicitTickets,
     FilteredTickets,
@@ -122,7 +121,7 @@ class GroupByReducer(Unary):
         return self.calls.reduce.name
 
     def stage(self) -> FoldCalls:
-        return FoldCalls(lambda: ReducerStep(self.calls, self.input.in_order), self.calls.are_async)
+        return FoldCalls(lambda: ReducerStep(self.calls, self.input), self.calls.are_async)
 
     def fetch(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
         return picked(self, scope, want, tickets)
@@ -130,23 +129,24 @@ class GroupByReducer(Unary):
 
 @dataclass(frozen=True)
 class ReducerPosition:
-    """A position: which failures were delivered, by their tickets, and how many keys' elements were.
+    """A position: which failures were delivered, by their tickets, how many keys' elements were, and where the input
+    begins.
 
-    Where the input may have other elements or tickets when it is run again, instead of the failures: from where it
-    goes on, having repeated what was folded.
+    Where the input may have other elements or tickets when it is run again, no failures, but from where it goes on,
+    having repeated what was folded.
     """
 
     failed: Sequence[Ticket]
     groups: int
-    begin: Start = FRESH
+    begin: Position = None
 
     @staticmethod
     def of(position: Any) -> ReducerPosition:
-        begin = Start.of(position["input"]) if "input" in position else FRESH
-        return ReducerPosition(decode_all(position.get("failed", ())), index(position["groups"]), begin)
+        return ReducerPosition(decode_all(position["failed"]), index(position["groups"]), position.get("input"))
 
     def position(self) -> Position:
-        return {"failed": [encode(ticket) for ticket in self.failed], "groups": self.groups}
+        place: dict[str, Any] = {"failed": [encode(ticket) for ticket in self.failed], "groups": self.groups}
+        return place if self.begin is None else {**place, "input": self.begin}
 
 
 class ReducerStep(CallStep):
@@ -156,9 +156,10 @@ class ReducerStep(CallStep):
     positions list what was folded, and continue behind it.
     """
 
-    def __init__(self, calls: Calls, in_order: bool) -> None:
+    def __init__(self, calls: Calls, node: Node) -> None:
         self.calls = calls
-        self.in_order = in_order
+        self.input = node
+        self.first: Tickets | None = None
         self.states: dict[Any, Any] = {}
         self.failed: list[Ticket] = []
         self.past: set[Ticket] = set()
@@ -169,13 +170,17 @@ class ReducerStep(CallStep):
     def resume(self, position: Position) -> Start:
         place = ReducerPosition.of(position)
         self.failed, self.past, self.groups = list(place.failed), set(map(plain, place.failed)), place.groups
-        return place.begin
+        return Start.of(place.begin)
 
     def need(self, want: int) -> int:
         return AT_ONCE
 
+    def beginning(self) -> Position:
+        return None if self.first is None else beginning(self.input, self.first)
+
     async def feed(self, group: Block) -> Block:
         """Fold pairs of keys and elements; return the failures that were not delivered yet, in their places."""
+        self.first = group.tickets if self.first is None else self.first
         found: list[Any] = []
         places: list[int] = []
         good: list[int] = []
@@ -187,14 +192,14 @@ class ReducerStep(CallStep):
                 found.append(failure)
                 places.append(place)
         tickets = [group.tickets[place] for place in places]
-        positions = self.by_failures(tickets) if self.in_order else self.by_folded(group.tickets, places, good)
+        positions = self.by_failures(tickets) if self.input.in_order else self.by_folded(group.tickets, places, good)
         return Block(found, ExplicitTickets([(FAILED, ticket) for ticket in tickets], positions), True)
 
     def by_failures(self, tickets: Sequence[Ticket]) -> Callable[[int], Position]:
         """Return the positions after more failures, by all that were delivered."""
         failed, before = self.failed, len(self.failed)
         failed += tickets
-        return lambda count: ReducerPosition(failed[: before + count], 0).position()
+        return lambda count: ReducerPosition(failed[: before + count], self.groups, self.beginning()).position()
 
     def by_folded(self, last: Tickets, places: Sequence[int], good: Sequence[int]) -> Callable[[int], Position]:
         """Return the positions after failures at some places of a block, by what was folded; `good` are the others."""
@@ -205,7 +210,7 @@ class ReducerStep(CallStep):
         def position(count: int) -> Position:
             come = places[count - 1] + 1 if count else 0
             here = FilteredTickets(last, [place for place in good if place < come])
-            return behind([*folded[:before], here], last, come, 0)
+            return behind([*folded[:before], here], last, come, self.groups)
 
         return position
 
@@ -238,14 +243,14 @@ class ReducerStep(CallStep):
     def by_groups(self, number: int) -> Callable[[int], Position]:
         """Return the positions before and after the element of a key."""
         failed, folded, last = self.failed, self.folded, self.last
-        if self.in_order:
-            return lambda count: ReducerPosition(failed, number + count).position()
+        if self.input.in_order:
+            return lambda count: ReducerPosition(failed, number + count, self.beginning()).position()
         return lambda count: behind(folded, last, len(last), number + count)
 
 
 def behind(folded: Sequence[Tickets], last: Tickets, come: int, groups: int) -> Position:
     """Return the position that repeats what was folded, and continues behind so many elements of the last block."""
-    return {"input": replaying(last.at(come), folded), "groups": groups}
+    return ReducerPosition((), groups, replaying(last.at(come), folded)).position()
 
 
 async def await_call(call: Call, item: Any, ticket: Ticket) -> Any:

@@ -18,7 +18,7 @@ from asyncdata.elements.structure import leaves_of
 from asyncdata.errors import ResumeError
 from asyncdata.executors.function_call import Call
 from asyncdata.executors.scope import Scope
-from asyncdata.graph.node import REPLACEABLE, Node, Unary, check_called, picked
+from asyncdata.graph.node import REPLACEABLE, Node, Unary, beginning, check_called, picked
 from asyncdata.graph.stages import CallStep, FoldCalls
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
 from asyncdata.runtime.tickets import Position, Start, Ticket, Tickets, TicketWrapper, replaying
@@ -134,15 +134,16 @@ class ScanStep(CallStep):
         self.begin, self.saved, self.again = place_of(position)
         return Start.of(self.begin)
 
-    def started(self) -> ScanCheckpoint:
+    def started(self, first: Tickets) -> ScanCheckpoint:
         """Take the state that the run begins with, and return the place to continue from."""
         begin, saved = self.begin, self.saved
         self.state = copied_whole(self.node.initial) if saved is None else decoded(saved["state"])
-        return ScanCheckpoint.of(lambda: begin, self.state) or ScanCheckpoint(lambda: begin)
+        place = (lambda: beginning(self.node.input, first)) if begin is None else lambda: begin
+        return ScanCheckpoint.of(place, self.state) or ScanCheckpoint(place)
 
     async def feed(self, group: Block) -> Block:
         """Return the function's results for the elements, without those that an earlier run has delivered."""
-        before = self.started() if self.since is None else self.since
+        before = self.started(group.tickets) if self.since is None else self.since
         found = await self.over(group)
         after = self.since = before.then(group.tickets, self.state)
         again, self.again = self.again, max(0, self.again - len(group))

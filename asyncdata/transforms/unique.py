@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import sys
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from operator import ne
-from typing import Any, Final, cast, final
+from typing import Any, Final, TypeAlias, cast, final
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +19,7 @@ from asyncdata.elements.structure import leaves_of, open_level
 from asyncdata.elements.tensors import any_tensor, is_tensor, tensor_content
 from asyncdata.executors.function_call import noted
 from asyncdata.executors.scope import Scope
-from asyncdata.graph.node import Unary
+from asyncdata.graph.node import Unary, beginning
 from asyncdata.graph.stages import Fold, Step
 from asyncdata.options import UNKNOWN_CARDINALITY
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
@@ -48,7 +48,7 @@ class Unique(Unary):
     """The elements that are equal to none before them."""
 
     def stage(self) -> Fold:
-        return Fold(lambda _: SeenElements(self.by_place))
+        return Fold(lambda _: SeenElements(self))
 
     async def fetch(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
         """Give elements again; one that cannot be compared with others fails again."""
@@ -94,8 +94,10 @@ def added(keys: set[Any], item: Any, ticket: Ticket) -> Failure | None:
 class SeenElements(Step):
     """Stores the elements that have come; a failure passes."""
 
-    def __init__(self, by_place: bool) -> None:
-        self.by_place = by_place
+    def __init__(self, node: Unique) -> None:
+        self.node = node
+        self.by_place = node.by_place
+        self.begin: Callable[[], Position] | None = None
         self.keys: set[Any] = set()
         self.count = 0
         self.past = 0  # elements that come once more, to be known and not to be given
@@ -115,12 +117,14 @@ class SeenElements(Step):
     def feed(self, block: Block) -> Block:
         items, places = self.at_once(block) or self.one_by_one(block)
         before, past, given = self.count, self.past, len(self.given)
+        self.begin = self.begin or (lambda: beginning(self.node.input, block.tickets))
         self.count += len(block)
         self.past = max(0, past - len(block))
         if not self.by_place:
             good = [place for place, item in zip(places, items, strict=True) if type(item) is not Failure]
             self.given.append(FilteredTickets(block.tickets, good))
-        found = UniqueTickets(block.tickets, places, before, None if self.by_place else (self.given, given))
+        known = self.begin if self.by_place else (self.given, given)
+        found = UniqueTickets(block.tickets, places, before, known)
         late = bisect_left(places, past)
         return Block(items, found, Failure in set(map(type, items))).slice(late, len(items))
 
@@ -164,28 +168,31 @@ class SeenElements(Step):
         return failure or (True if len(self.keys) > known else None)
 
 
+Known: TypeAlias = Callable[[], Position] | tuple[Sequence[Tickets], int]
+"""Where the elements that have come began, if their order is fixed; else the blocks of those given, and how many."""
+
+
 @final
 class UniqueTickets(SelectedTickets):
     """The elements at some places of a block that comes after `before` others.
 
-    A position is how many elements have come. If they may come in another order, it also lists those that were given,
-    and the input's.
+    A position is how many elements have come, and from where on, if that is no fresh start. If they may come in another
+    order, it lists those that were given, and the input's.
     """
 
-    __slots__ = ("before", "given")
+    __slots__ = ("before", "known")
 
-    def __init__(
-        self, base: Tickets, places: Sequence[int], before: int, given: tuple[Sequence[Tickets], int] | None
-    ) -> None:
+    def __init__(self, base: Tickets, places: Sequence[int], before: int, known: Known) -> None:
         super().__init__(base, places)
         self.before = before
-        self.given = given
+        self.known = known
 
     def at(self, count: int) -> Position:
         come = self.places[count - 1] + 1 if count else 0
-        if self.given is None:
-            return self.before + come
-        blocks, number = self.given
+        if callable(self.known):
+            begin, number = self.known(), self.before + come
+            return number if begin is None else [begin, number]
+        blocks, number = self.known
         here = cast("FilteredTickets", blocks[number])
         known = [*blocks[:number], FilteredTickets(self.base, [place for place in here.places if place < come])]
         return [replaying(self.base.at(come), known), sum(map(len, known))]

@@ -86,7 +86,7 @@ def instructions_of_reducer(keys: int) -> int:
     calls = group_by_reducer.Calls.of(ad.Reducer(lambda key: 0, lambda state, x: state + x, lambda state: state))
 
     async def run() -> None:
-        step = group_by_reducer.ReducerStep(calls, in_order=True)
+        step = group_by_reducer.ReducerStep(calls, ad.Dataset.range(1).plan)
         for block in blocks(keys):
             await step.feed(block)
         assert [block.items async for block in step.flush()] == [[2 * key] for key in range(keys)]
