@@ -16,6 +16,7 @@ from queue import SimpleQueue
 from typing import Any, Final
 
 from asyncdata.errors import AsyncDataError, PlanError, StageError, unstarted
+from asyncdata.executors.process.exceptions import copied_error
 from asyncdata.executors.process.held_data import HeldDataPickler
 from asyncdata.executors.process.imports import WithImports
 from asyncdata.executors.process.pool import ending, most_slots
@@ -95,6 +96,7 @@ class PipelineProcess:
             payload = pack(order, self.slots)
         self.send(protocol.BeginRun(run, payload))
         if self.over:
+            self.queues.pop(run, None)
             self.lose(queue)
 
     def ask(self, run: int, question: protocol.PositionQuery | protocol.OriginQuery | protocol.StatisticsQuery) -> Any:
@@ -129,9 +131,9 @@ class PipelineProcess:
             self.start(sendable(plans.pop(), self.plan_slots))
             self.read()
         except Exception as error:
-            self.error = (
+            self.error = without_frames(
                 error if isinstance(error, AsyncDataError) else unstarted("the process for the pipeline", error)
-            ).with_traceback(None)
+            )
         finally:
             self.close()
 
@@ -249,8 +251,18 @@ class PipelineProcess:
         )
 
     def lose(self, queue: RemoteBlockQueue, ending: BaseException | None = None) -> None:
-        """Tell a run that no more elements come."""
-        queue.end(self.error or ending or StageError("the process that ran the pipeline has ended"))
+        """Tell a run that no more elements come; by an error of its own, as one that is raised holds frames."""
+        error = None if self.error is None else copied_error(self.error)
+        queue.end(error or ending or StageError("the process that ran the pipeline has ended"))
+
+
+def without_frames(error: BaseException) -> BaseException:
+    """Return an error without tracebacks, also of those behind it, whose frames hold the plan."""
+    part: BaseException | None = error
+    while part is not None and part.__traceback__ is not None:
+        part.__traceback__ = None
+        part = part.__cause__ or part.__context__
+    return error
 
 
 def sendable(plan: Node, slots: Slots) -> Message:

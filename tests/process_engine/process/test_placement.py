@@ -13,6 +13,7 @@ import subprocess
 import sys
 import threading
 import time
+import weakref
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from multiprocessing import parent_process
@@ -24,7 +25,7 @@ import pytest
 
 import asyncdata as ad
 from asyncdata.executors.process.shm_arena import INLINE
-from asyncdata.process_engine.client import MAX_IDLE, client_of
+from asyncdata.process_engine.client import CLIENTS, MAX_IDLE, client_of
 from asyncdata.process_engine.protocol import StatisticsQuery
 from asyncdata.process_engine.remote_queue import GoneError
 from asyncdata.process_engine.server import MessageSender
@@ -495,3 +496,17 @@ def test_an_error_arrives_where_no_shared_memory_can_be_had(monkeypatch: pytest.
     assert isinstance(told, ad.StageError)
     assert "ValueError: üüü" in str(told)
     assert "Too many open files" in str(told)
+
+
+def test_a_plan_that_cannot_be_sent_is_not_kept() -> None:
+    """Neither by the error, whose frames hold it, nor by the queue of its run."""
+    lock = threading.Lock()
+    ds = ad.Dataset.range(3).map(lambda x: (lock, x)).with_options(BESIDE)
+    with pytest.raises(ad.PlanError, match="cannot be sent to another process"):
+        list(ds)
+    for client in CLIENTS.values():
+        cast("threading.Thread", client.process.thread).join(10)
+    plan = weakref.ref(ds.plan)
+    del ds, client
+    gc.collect()
+    assert plan() is None
