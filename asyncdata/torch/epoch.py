@@ -13,6 +13,7 @@ from typing import Any, Final, Generic, Self, TypeVar, cast
 from asyncdata.errors import PlanError, ResumeError
 from asyncdata.executors.function_call import Call
 from asyncdata.executors.group_work import GroupWork
+from asyncdata.executors.process.imports import installed_modules
 from asyncdata.executors.process.pool import SharedFunction
 from asyncdata.executors.process.workers import held_by
 from asyncdata.persistence.run_log import Occasion
@@ -439,8 +440,9 @@ def prepared(setup: RunSetup, loader: Any) -> tuple[SharedFunction, StandIn | No
                 "__getitem__, or leave num_workers out"
             ) from error.__cause__
         setup.function = FUNCTIONS.function(work, held)
+        installed = installed_modules(held.head)
         for worker in workers:
-            worker.start()
+            worker.start(installed)
         quick = setup.function.function.length < MOST_STATE
         here = quick and not is_iterable(setup.kind) and setup.worker_init_fn is None and not loader.timeout
         if here and not all(worker.has_started() for worker in workers):

@@ -13,6 +13,7 @@ import weakref
 from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 from multiprocessing.connection import Connection, Pipe
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -95,16 +96,18 @@ class LoaderWorker:
 
     # start
 
-    def start(self) -> None:
-        """Start the process in the background, if there is none: the fork server may have to import PyTorch first."""
+    def start(self, installed: Sequence[str] = ()) -> None:
+        """Start the process in the background, if there is none: the fork server may have to import PyTorch first, and
+        `installed` modules."""
         with self.lock:
             if self.process is None and self.starting is None:
-                self.starting = threading.Thread(target=self.open, name="asyncdata-loader", daemon=True)
+                start = partial(self.open, installed)
+                self.starting = threading.Thread(target=start, name="asyncdata-loader", daemon=True)
                 self.starting.start()
 
-    def open(self) -> None:
+    def open(self, installed: Sequence[str]) -> None:
         """Start the process."""
-        preload({"asyncdata.torch.worker_run"})
+        preload({"asyncdata.torch.worker_run"}, installed)
         try:
             pipe, others = Pipe()
             handle = self.heartbeats.segment.handle if self.heartbeats.segment else ""

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import os
+import re
+import site
 import sys
 from collections.abc import Sequence
+from functools import cache
 from importlib.machinery import ModuleSpec, PathFinder
-from types import ModuleType
+from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any, Final
 
 from asyncdata.errors import StageError
 from asyncdata.executors.function_wrappers import MAINS
 
-__all__ = ("WithImports", "current_folder", "folders_elsewhere")
+__all__ = ("WithImports", "current_folder", "folders_elsewhere", "installed_modules")
 
 
 def folders_elsewhere() -> dict[str, str]:
@@ -92,3 +95,53 @@ class WithImports:
 
 def second(_: object, value: Any) -> Any:
     return value
+
+
+NAMED: Final = re.compile(rb"\x8c(.)([\w.]+)", re.DOTALL)
+"""A short string in a pickle, its length and the text, such as the name of a module."""
+SEARCHED: Final = 1 << 18
+"""So many bytes at each end of a pickle are searched: what is in between are elements of the kinds that began it."""
+
+
+def installed_modules(pickled: bytes) -> list[str]:
+    """Return the modules of installed packages that unpickling imports, also by modules of the program, in the order in
+    which this process has imported them. One too many, which a string only seems to name, is one that is here, too."""
+    ends = pickled[:SEARCHED], pickled[max(SEARCHED, len(pickled) - SEARCHED) :]
+    waiting = {text[: length[0]].decode() for end in ends for length, text in NAMED.findall(end)}
+    modules: dict[str, object] = {**sys.modules}
+    known, found = set[str](), set[str]()
+    while waiting:
+        known.add(name := waiting.pop())
+        if name in MAINS or name.partition(".")[0] == __name__.partition(".")[0]:
+            continue
+        if is_installed(names := names_in(modules.get(name))):
+            found.add(name)
+        elif not is_installed(names, (os.path.dirname(os.__file__),)):
+            waiting |= imported_by(names) - known
+    return [name for name in modules if name in found]
+
+
+def names_in(module: object) -> dict[str, Any]:
+    """Return the names of a module, which is not imported now if it is a lazy one; none of what is no module."""
+    return object.__getattribute__(module, "__dict__") if issubclass(type(module), ModuleType) else {}
+
+
+def imported_by(names: dict[str, Any]) -> set[str]:
+    """Return the modules that a module with these names has imported, or from which it has functions and classes."""
+    found: set[Any] = {value.__name__ for value in names.values() if type(value) is ModuleType}
+    kinds = (type, FunctionType, BuiltinFunctionType)
+    found |= {value.__module__ for value in names.values() if issubclass(type(value), kinds)}
+    return {name for name in found if isinstance(name, str)}  # of classes with a property of that name it is none
+
+
+def is_installed(names: dict[str, Any], folders: tuple[str, ...] | None = None) -> bool:
+    """Return whether a module with these names lies in the folders of installed packages, or in others."""
+    file = names.get("__file__")
+    return isinstance(file, str) and file.startswith(folders or installed_in())
+
+
+@cache
+def installed_in() -> tuple[str, ...]:
+    """Return the folders of installed packages, in which other processes find the same ones."""
+    folders = [*site.getsitepackages(), *([site.getusersitepackages()] if site.ENABLE_USER_SITE else [])]
+    return tuple([os.path.join(folder, "") for folder in folders])

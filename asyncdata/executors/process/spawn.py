@@ -7,7 +7,7 @@ import multiprocessing
 import os
 import sys
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache
 from multiprocessing import connection, process, spawn
@@ -107,6 +107,7 @@ class WorkerProcess(Process):
             except ChildProcessError:  # this process was forked before this module was imported
                 without_server()
             except (*SERVER_DIED, RuntimeError) as error:  # the next try starts a server
+                give_up_preloading()
                 if isinstance(error, RuntimeError) and UNANSWERED not in str(error):
                     raise
                 if attempt == START_TRIES - 1:
@@ -246,7 +247,7 @@ class Context:
         return getattr(BASE, name)
 
 
-THREADED: Final = frozenset({"jax", "tensorflow"})
+THREADED: Final = frozenset({"jax", "polars", "tensorflow"})
 """Packages that start threads when they are imported: a process that has done so must not fork."""
 
 
@@ -264,9 +265,33 @@ OFTEN: Final = ("threadpoolctl", "uvloop")
 """Packages that each process uses if they are there."""
 
 
-def preload(modules: set[str]) -> None:
-    """Have the server import modules before it makes its first process; each one then has them at once."""
-    if METHOD == "forkserver":
-        BASE.set_forkserver_preload(
-            ["asyncdata.executors.process.worker", "asyncdata.process_engine.server", *OFTEN, *sorted(modules)]
-        )
+REFUSED: Final[set[str]] = set()
+"""Modules with which a server has ended before it made a process."""
+PRELOADED: Final[list[str]] = []
+"""The installed modules that the server that is started next imports."""
+
+
+def preload(modules: set[str], installed: Sequence[str] = ()) -> None:
+    """Have the server import modules before it makes its first process; each one then has them at once.
+
+    With `installed` ones it ends if they have started threads, or fail, and the next server is without them.
+    """
+    if METHOD != "forkserver":
+        return
+    PRELOADED[:] = []
+    if sys.platform == "linux":  # elsewhere a server cannot know about threads
+        PRELOADED[:] = [one for one in installed if one not in REFUSED and one.partition(".")[0] not in THREADED]
+    package = __package__ or ""
+    watched = [f"{package}.preload_begins", *PRELOADED, f"{package}.preload_ends"] if PRELOADED else []
+    BASE.set_forkserver_preload(
+        [f"{package}.worker", "asyncdata.process_engine.server", *OFTEN, *sorted(modules), *watched]
+    )
+
+
+def give_up_preloading() -> None:
+    """Have a server that is started next import no installed modules: one of them may be why the last one has ended."""
+    server: Any = getattr(sys.modules.get("multiprocessing.forkserver"), "_forkserver", None)
+    names: list[str] = getattr(server, "_preload_modules", [])
+    if PRELOADED:
+        REFUSED.update(PRELOADED)
+        BASE.set_forkserver_preload([name for name in names if name not in REFUSED and "preload_" not in name])
