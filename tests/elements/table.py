@@ -520,7 +520,7 @@ def arrow_values() -> dict[str, Make]:
         "arrow array of strings": lambda: pa.array(["a", "b"]),
         "arrow array with nulls": lambda: pa.array([1, None, 3]),
         "arrow chunked": lambda: pa.chunked_array([[1, 2], [3]]),
-        "arrow batch": lambda: pa.record_batch({"a": [1, 2], "b": [1.5, 2.5]}),
+        "arrow batch": lambda: pa.RecordBatch.from_pydict({"a": [1, 2], "b": [1.5, 2.5]}),
         "arrow table": lambda: pa.table({"a": [1, 2], "b": [1.5, 2.5]}),
         "arrow buffer": lambda: pa.py_buffer(b"abc"),
         "arrow tensor": lambda: pa.Tensor.from_numpy(np.arange(3)),

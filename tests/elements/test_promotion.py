@@ -225,7 +225,7 @@ def frames() -> list[Any]:
         pl.Series([[BIG, None], [1, 2]]),
         pl.DataFrame({"id": [BIG, 1], "u": pl.Series([1, 2], dtype=pl.UInt64)}),
         pa.table(mixed),
-        pa.record_batch(mixed),
+        pa.RecordBatch.from_pydict(mixed),
         pa.array([BIG, None]),
         pa.chunked_array([[BIG, None]]),
         pa.array([[BIG, None], [1, 2]]),

@@ -113,7 +113,7 @@ def arrow(path: Path) -> None:
     """Write a stream: each batch begins with its offsets, the rest of it are zeros."""
     import pyarrow as pa
 
-    batch = pa.record_batch({"bin": pa.array([bytes(MIB)] * 10)})
+    batch = pa.RecordBatch.from_pydict({"bin": pa.array([bytes(MIB)] * 10)})
     schema, message = batch.schema.serialize().to_pybytes(), batch.serialize().to_pybytes()
     begin = message.rstrip(b"\0")
     holes(path, schema, begin, len(message) - len(begin), b"", COUNT // 10, b"\xff\xff\xff\xff\0\0\0\0")

@@ -19,7 +19,12 @@ COLUMNS = {"x": [1, 2]}
 
 @pytest.mark.parametrize(
     "table",
-    [pandas.DataFrame(COLUMNS), polars.DataFrame(COLUMNS), pyarrow.table(COLUMNS), pyarrow.record_batch(COLUMNS)],
+    [
+        pandas.DataFrame(COLUMNS),
+        polars.DataFrame(COLUMNS),
+        pyarrow.table(COLUMNS),
+        pyarrow.RecordBatch.from_pydict(COLUMNS),
+    ],
     ids=["pandas", "polars", "pyarrow", "record batch"],
 )
 def test_a_table_is_not_taken_for_its_columns(table: Any) -> None:

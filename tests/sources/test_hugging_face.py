@@ -242,6 +242,7 @@ def test_a_stream_that_its_user_set_to_a_state_stays_there() -> None:
 
 
 @pytest.mark.formats
+@pytest.mark.filterwarnings("ignore:make_block is deprecated")  # by pandas 3, which pyarrow 15 does not know
 def test_files_that_it_keeps_are_read_by_us(tmp_path: Path) -> None:
     """Its cache is Arrow's streams, its exports Parquet and JSON Lines."""
     table().save_to_disk(tmp_path / "saved")

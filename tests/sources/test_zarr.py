@@ -19,7 +19,10 @@ from tests.running import WAYS, results
 
 zarr: Any = pytest.importorskip("zarr")
 
-pytestmark = pytest.mark.formats
+pytestmark = [
+    pytest.mark.formats,
+    pytest.mark.filterwarnings("ignore:The codec `vlen-utf8` is currently not part:UserWarning"),
+]
 
 IMAGES = np.arange(300, dtype=np.int16).reshape(50, 3, 2)
 NAMES = [f"#{number}" for number in range(50)]
