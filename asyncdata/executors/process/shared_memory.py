@@ -140,7 +140,9 @@ def memory_file() -> int:
     """Return the descriptor of a new file in memory; -1 if the system has none, or refuses one."""
     try:
         return -1 if MEMFD_CREATE is None else MEMFD_CREATE(b"asyncdata", CLOSED_BY_EXEC)
-    except OSError:
+    except OSError as error:
+        if error.errno in (errno.EMFILE, errno.ENFILE):  # a temporary file would fail too, and not say why
+            raise
         return -1
 
 
