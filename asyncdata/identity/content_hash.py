@@ -510,7 +510,7 @@ def is_of(module: str, function: Any) -> bool:
 
 def has_doc(code: CodeType) -> bool:
     """Return whether the first constant of code is its docstring, or `None` in the place of one."""
-    if sys.version_info >= (3, 13):
+    if sys.version_info >= (3, 14):
         return bool(code.co_flags & CO_HAS_DOCSTRING)
     return bool(code.co_flags & CO_NEWLOCALS) and not code.co_name.startswith("<")
 

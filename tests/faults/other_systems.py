@@ -20,8 +20,10 @@ import os
 import platform
 import resource
 import select
+import shutil
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import sysconfig
@@ -80,10 +82,14 @@ def pretend(system: str) -> None:
     """Make this process lack what `"darwin"` or `"win32"` has not."""
     remove_from_os(LINUX)
     remove(OTHERS)
+    if sys.version_info >= (3, 13):
+        os.process_cpu_count = os.cpu_count
     sys.modules["uvloop"] = None if system == "win32" else importlib.import_module("uvloop")  # type: ignore[assignment]
     if system == "win32":
         multiprocessing.get_all_start_methods = lambda: ["spawn"]
         windows.pretend()
+        vars(shutil)["_use_fd_functions"] = False
+        ssl.enum_certificates = lambda store: []  # type: ignore[attr-defined]
         remove_from_os(POSIX)
         remove(NOT_ON_WINDOWS)
     sys.platform = system
