@@ -42,7 +42,7 @@ Names in brackets are the files to begin with.
     torch/            `asyncdata.torch.DataLoader`, with PyTorch's arguments (dataloader)
     integrations/     loaders of PyTorch, Lightning, Keras; progress bars
     web/              an ASGI application that takes POST requests (http), the channel that they go to (channel),
-                      streams and queues of other services (kafka_topic, queue_reader)
+                      what makes elements of them (received), queues of other services (kafka_topic, queue_reader)
     recorder/         which records made an element, logs of runs, and records left out
     dataset, tee      the class Dataset, and what its methods are given (dataset_arguments, source_arguments); several
                       consumers of one iteration

@@ -1,5 +1,7 @@
 """Meters count the work and the times of each step of a running pipeline, per block, for its statistics.
 
+`engines/stats.py` makes the numbers of `stats()`, of metrics and of the dashboard from them.
+
 Reasons and measurements: docs/design.md, "Statistics".
 """
 

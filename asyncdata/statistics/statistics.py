@@ -1,4 +1,7 @@
-"""Statistics of a pipeline and of each step so far: the numbers of the dashboard, of metrics and of `stats()`."""
+"""Statistics of a pipeline and of each step so far: the numbers of the dashboard, of metrics and of `stats()`.
+
+They are counted in `runtime/meter.py`, and put together in `engines/stats.py`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""POST requests to an ingest application: their items go into a channel, all or none, and the reply says so."""
+"""POST requests to an ingest application: their items go into a channel, all or none, and the reply says so.
+
+From there `received.py`, or `stored.py` if the channel is on disk, makes elements of them.
+"""
 
 from __future__ import annotations
 
