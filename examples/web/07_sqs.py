@@ -139,6 +139,8 @@ async def main(folder):
         queue = sqs.create_queue(QueueName="samples", Attributes={"VisibilityTimeout": "2"})["QueueUrl"]
         for number in range(MESSAGES):
             sqs.send_message(QueueUrl=queue, MessageBody=json.dumps({"x": number}))
+        async with ad.DurableChannel(folder / "spool"):
+            pass  # it is there now, whichever of the two is first
         receiver, trainer = await asyncio.gather(
             run_to_end("receive", folder, endpoint, queue), run_to_end("train", folder)
         )
