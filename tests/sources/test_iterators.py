@@ -305,6 +305,7 @@ async def test_groups_are_timed_on_the_engines_loop() -> None:
     bridge.patience = 0.01
     try:
         await asyncio.wait_for(bridge.arrival(2), 60)
+        assert len(bridge.ready) == 1  # so it has not waited for the second
     finally:
         elsewhere.close()
 
