@@ -65,10 +65,10 @@ def test_resumes_and_batches(path: Path) -> None:
     assert told(ad.SafetensorsDataset(path)) == ROWS
 
 
-def test_damage_at_every_97th_byte(path: Path) -> None:
+def test_damage_at_many_bytes(path: Path) -> None:
     """What a header says twice is compared: a name, a dtype of the same size and the values cannot be."""
     content, wrong = path.read_bytes(), path.with_name("wrong.safetensors")
-    for end in range(0, len(content), 97):
+    for end in range(0, len(content), 13):
         wrong.write_bytes(content[:end])
         ds = ad.SafetensorsDataset([wrong, path])
         assert told(ds) == [Failed("DataLossError"), *ROWS]

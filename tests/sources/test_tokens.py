@@ -89,7 +89,7 @@ def test_a_file_cut_anywhere_is_one_error(window: Any, tmp_path: Path) -> None:
     for path, content in zip(paths, contents, strict=True):
         for one, whole in zip(paths, contents, strict=True):
             one.write_bytes(whole)
-        for size in range(0, len(content), 97):
+        for size in range(0, len(content), 11):
             path.write_bytes(content[:size])
             ds = ad.TokenDataset([paths[0], PATH], window)
             assert told(ds) == [Failed("DataLossError"), *ELEMENTS[window]]

@@ -99,14 +99,14 @@ def test_each_process_opens_the_arrays(path: Path) -> None:
         next(ad.ZarrDataset(path, ["in/half"]).iterate(state=state))
 
 
-def test_damage_at_every_97th_byte(path: Path) -> None:
+def test_damage_at_every_5th_byte(path: Path) -> None:
     """A codec with checksums finds it in rows of its chunk; without, values differ, or none: zarr gives the fill value
     where a chunk is missing."""
     files = sorted(one for one in (path / "in/half/c").rglob("*") if one.is_file())
     for number, file in enumerate(files):
         content = file.read_bytes()
-        wrong = [content[:end] for end in range(1, len(content), 97)]
-        wrong += [content[:at] + bytes([content[at] ^ 5]) + content[at + 1 :] for at in range(0, len(content), 97)]
+        wrong = [content[:end] for end in range(number % 5, len(content), 5)]
+        wrong += [content[:at] + bytes([content[at] ^ 5]) + content[at + 1 :] for at in range(number % 5, len(content), 5)]
         for damaged in wrong:
             file.write_bytes(damaged)
             found = halves(ad.ZarrDataset(path, ["in/half"]))
