@@ -106,7 +106,9 @@ def test_damage_at_every_5th_byte(path: Path) -> None:
     for number, file in enumerate(files):
         content = file.read_bytes()
         wrong = [content[:end] for end in range(number % 5, len(content), 5)]
-        wrong += [content[:at] + bytes([content[at] ^ 5]) + content[at + 1 :] for at in range(number % 5, len(content), 5)]
+        wrong += [
+            content[:at] + bytes([content[at] ^ 5]) + content[at + 1 :] for at in range(number % 5, len(content), 5)
+        ]
         for damaged in wrong:
             file.write_bytes(damaged)
             found = halves(ad.ZarrDataset(path, ["in/half"]))
