@@ -316,9 +316,10 @@ class Tuning:
     @property
     def has_looked(self) -> bool:
         """Whether enough single calls were measured. The first may have done what others need not, such as an import:
-        unless it took very long, there is a second one."""
-        first, *others = [sample.seconds for sample in self.looked]
-        return first >= PERIOD or len(others) >= SINGLE - 1 or sum(others) >= LOOK
+        unless it took very long, or did nothing but wait, there is a second one."""
+        first, *others = self.looked
+        known = PERIOD if first.cpu > USED * first.seconds else LOOK
+        return first.seconds >= known or len(others) >= SINGLE - 1 or sum(other.seconds for other in others) >= LOOK
 
     def look(self) -> None:
         """Measure single calls. Work that only the first one did, such as an import, does not count."""

@@ -175,6 +175,18 @@ def test_calls_that_wait_after_the_first_few_get_many_threads(clock: Any) -> Non
     assert tuning.choice[:2] == ("thread", 64)
 
 
+@pytest.mark.parametrize(("function", "calls"), [(Function(0.03, 0.01, waits), 1), (Function(0.03), 2)])
+def test_one_call_is_made_alone_if_it_only_waits_and_a_second_if_it_may_have_imported(
+    clock: Any, function: Function, calls: int
+) -> None:
+    tuning, made = Tuning(), 0
+    while tuning.alone:
+        clock.now += add_group(tuning, function, tuning.choice, clock.now)
+        made += 1
+        tuning.consider()
+    assert made == calls
+
+
 def test_python_code_gets_threads_where_they_do_not_take_turns(clock: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without an interpreter lock processes are not tried, whether threads help or not."""
     monkeypatch.setattr(sys, "_is_gil_enabled", lambda: False, raising=False)
