@@ -44,6 +44,7 @@ BENCHMARKS = (
     "micro/memory",
     "micro/packing",
     "micro/recording",
+    "micro/single_elements",
     "micro/states",
 )
 

@@ -571,6 +571,8 @@ def nbytes(value: Any) -> int:
     if isinstance(value, (np.ndarray, Ragged)):
         return value.nbytes + 100
     kind: type[Any] = type(value)  # pyright: ignore[reportUnknownVariableType]
+    if kind in LEAVES:
+        return sys.getsizeof(value)
     try:
         if issubclass(kind, Mapping) and not issubclass(kind, IN_MEMORY):
             return sys.getsizeof(value)

@@ -451,11 +451,11 @@ class ChunkSizer:
         self.each = inf
         """Seconds that an element took in the last group."""
 
-    def term(self) -> Deadline:
-        """Return how long a group that begins now may take."""
+    def term(self, dropped: Callable[[], bool] = never) -> Deadline:
+        """Return how long a group that begins now may take; nothing of it is wanted once it is `dropped`."""
         each = self.each  # which other threads change
         step = int(BETWEEN / each) if each > 0 else MOST
-        return Deadline(max(1, min(step, self.group // LOOKS)), time.perf_counter() + LATE)
+        return Deadline(max(1, min(step, self.group // LOOKS)), time.perf_counter() + LATE, dropped)
 
     def measured(self, count: int, seconds: float) -> None:
         """Adapt to a group of `count` elements that took `seconds`."""

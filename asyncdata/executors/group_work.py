@@ -74,7 +74,7 @@ class GroupWork:
 
     def attempt(self, block: Block, term: Deadline, empty: Empty = empty) -> Done:
         """Call the functions over a block, or over its first elements if that takes longer than the term."""
-        rows, count = self.rows, len(block)
+        rows, count = self.rows, block.count
         if rows is None or block.failed or count % rows or not count:
             return self.call_in_parts(block, term)
         results = self.each(block.slice(0, rows))
@@ -133,35 +133,38 @@ class GroupWork:
     def call_in_parts(self, block: Block, term: Deadline = ENDLESS) -> Done:
         """Call the functions for a block, several functions part by part, so that no element stops between two
         functions."""
-        if not len(block) or len(self.calls) < 2:
-            return self.call_in_turn(block, term)
+        count = block.count
+        if not count:
+            return block, 0
+        if len(self.calls) == 1:
+            call = self.calls[0]
+            result = call.run(block, term)
+            done = result.count
+            return apply_filters(block.slice(0, done), result) if call.is_predicate else result, done
         parts: list[Block] = []
-        step, place, count = len(self.calls) * term.step, 0, len(block)
+        step, place = len(self.calls) * term.step, 0
         while place < count and not (place and term.over):
-            parts.append(self.call_in_turn(block.slice(place, place + step), ENDLESS)[0])
+            parts.append(self.call_in_turn(block.slice(place, place + step)))
             place += step
         return Block.join(parts), min(place, count)
 
-    def call_in_turn(self, block: Block, term: Deadline) -> Done:
-        """Call one function after the other over a block; only of a single one the last elements may be left out."""
+    def call_in_turn(self, block: Block) -> Block:
+        """Call one function after the other over a block."""
         count, times = len(block), self.times
-        times = times if times is not None and count and times.is_due(count) else None
+        times = times if times is not None and times.is_due(count) else None
         taken: list[float] = []
         before = 0.0 if times is None else perf_counter()
         for call in self.calls:
             if not len(block):
                 break
-            result = call.run(block, term)
+            result = call.run(block)
             if times is not None:
                 taken.append(perf_counter() - before)
                 before += taken[-1]
-            if len(result) < len(block):
-                count = len(result)
-                block = block.slice(0, count)
             block = apply_filters(block, result) if call.is_predicate else result
         if times is not None:
             times.add(count, taken)
-        return block, count
+        return block
 
     @property
     def at_once(self) -> Callable[[Block], Block | None] | None:

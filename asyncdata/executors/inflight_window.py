@@ -87,7 +87,7 @@ class InFlightWindow:
         self.load = 0  # bytes of an element, before and after; after is not known to begin with
         self.known = False
         self.most = 1 if workers.tuned else 2 * workers.count
-        self.fits = True  # complete batches into the budget
+        self.bound = self.share = self.complete = 0  # set by `widen`
         self.ended = self.stopped = False
         self.reader = LoopSignal(scope.loop, threadsafe=True)
         self.feeder = LoopSignal(scope.loop)
@@ -96,14 +96,16 @@ class InFlightWindow:
         """Whether no earlier run has used the memory of batches."""
         if self.wanted_batches():
             self.load = self.learnt.weight
-            self.widen()
+        self.widen()
 
     async def feed(self, source: AsyncGenerator[Block, None], want: Demand) -> None:
         """Read the input as far as the window allows and hand it to the workers."""
         async with aclosing(source):
             while True:
                 if not self.may_feed():
-                    await self.until_space()
+                    begin = self.meter.clock.now()
+                    await self.feeder.until(self.may_feed)
+                    self.meter.was_full(self.meter.clock.now() - begin)
                 want.items = self.free  # by estimate: workers' pace changes it at any time
                 block = await anext(source, None)
                 if block is None:
@@ -113,30 +115,43 @@ class InFlightWindow:
         self.relieve()
         self.reader.notify()
 
-    def limits(self) -> tuple[int, int]:
-        """Return how many elements may be in flight, and how many make a group.
+    def widen(self) -> None:
+        """Set how many elements may be in flight, `bound`, and how many make a group, `share`.
 
         The former is bounded in groups, in number and in bytes, by the last one seen; the latter is as large as needed
-        to keep workers busy.
+        to keep workers busy. `complete` elements are those of the batches that are made at once, each by one worker; 0
+        if the budget is too small for so many.
         """
         least, rows = 2 * self.workers.count, self.rows or 0
+        wanted, batches = self.wanted(), self.wanted_batches()
+        fits = self.reserve(wanted, batches) if self.load else True
         most = self.most if self.workers.tuned else max(self.most, least)
-        complete = self.batches() * rows if rows else 0
-        bound = max(min(self.wanted(), most), complete)
-        share = max(1, min(self.workers.pace.group, bound // least))
-        if not rows:
-            return bound, share
-        return bound, share - share % rows if share >= rows else rows if complete else share
+        self.complete = batches * rows if fits and self.most >= batches * rows else 0
+        self.bound = max(min(wanted, most), self.complete)
+        share = max(1, min(self.workers.pace.group, self.bound // least))
+        if rows:
+            share = share - share % rows if share >= rows else rows if self.complete else share
+        self.share = share
+
+    def reserve(self, wanted: int, batches: int) -> bool:
+        """Set the most elements that fit into the budget, of those wanted; return whether complete batches do.
+
+        Each worker has memory for two batches, that it makes and that it has made: a worker's memory is not another's.
+        """
+        batch = (self.rows or 0) * self.load
+        space = min(wanted * self.load, self.most_bytes)
+        memory = 2 * self.workers.count * batch if batches else 0
+        claimed = self.budget_share.claim(max(space, memory), self.load)
+        fits = claimed >= memory
+        if not fits:
+            claimed = self.budget_share.claim(space, self.load)
+        self.most = max(1, min(claimed, max(self.most_bytes, batches * batch if fits else 0)) // self.load)
+        return fits
 
     def wanted(self) -> int:
         """Return how many elements in flight keep the workers busy."""
         groups = 2 * self.workers.count
         return min(groups * self.workers.pace.group, max(groups, MOST_HELD)) if self.known else groups
-
-    def batches(self) -> int:
-        """Return how many batches are made at once, each by one worker; 0 if the budget is too small for so many."""
-        count = self.wanted_batches()
-        return count if self.fits and self.most >= count * (self.rows or 0) else 0
 
     def wanted_batches(self) -> int:
         """Return how many batches should be made at once; 0 if workers should not make complete batches.
@@ -144,12 +159,15 @@ class InFlightWindow:
         They should if a batch is so large that another copy is costly, unless that is little beside the work.
         """
         rows, workers = self.rows or 0, self.workers.count
-        weight, seconds = rows * self.learnt.weight, rows * self.each
+        weight = rows * self.learnt.weight
+        if weight < LEAST_BATCH:
+            return 0
+        seconds = rows * self.each
         if self.workers.trying:
             complete = seconds <= BRIEF
         else:
             complete = seconds <= LONGEST or weight * workers >= seconds * DENSE
-        return workers + 1 if complete and weight >= LEAST_BATCH else 0
+        return workers + 1 if complete else 0
 
     @property
     def each(self) -> float:
@@ -172,12 +190,11 @@ class InFlightWindow:
 
         Held elements leave in groups, so complete groups will fit.
         """
-        bound, share = self.limits()
-        space = bound - self.held
+        space = self.bound - self.held
         begun = 0 if self.rows is None else self.row + sum(map(len, self.rest))  # of a batch
-        complete = space - (begun + space) % share
+        complete = space - (begun + space) % self.share
         self.free = complete if complete > 0 else space
-        return space >= share
+        return space >= self.share
 
     def weigh(self, block: Block, result: Block | None = None) -> None:
         """Bound the window in bytes by the size of an element; if sizes differ, by the larger ones."""
@@ -188,31 +205,16 @@ class InFlightWindow:
             self.load = load
         self.widen()
 
-    def widen(self) -> None:
-        """Set the limit to what keeps workers busy and fits into the budget.
-
-        Each worker has memory for two batches, that it makes and that it has made: a worker's memory is not another's.
-        """
-        wanted, batch = min(self.wanted() * self.load, self.most_bytes), (self.rows or 0) * self.load
-        batches = self.wanted_batches()
-        memory = 2 * self.workers.count * batch if batches else 0
-        space = self.budget_share.claim(max(wanted, memory), self.load)
-        self.fits = space >= memory
-        if not self.fits:
-            space = self.budget_share.claim(wanted, self.load)
-        self.most = max(1, min(space, max(self.most_bytes, batches * batch if self.fits else 0)) // self.load)
-
     def admit(self, block: Block) -> None:
         """Cut a block into groups, small enough that no worker idles."""
-        self.held += len(block)
+        self.held += block.count
         if not self.known:
             self.weigh(block)
         if self.rows is not None:
             self.admit_rows(block, self.rows)
             return
-        _, size = self.limits()
-        size = min(size, self.fair(len(block)))
-        for start in range(0, len(block), size):
+        size = min(self.share, self.fair(block.count))
+        for start in range(0, block.count, size):
             self.submit(block.slice(start, start + size))
 
     def fair(self, count: int) -> int:
@@ -225,23 +227,23 @@ class InFlightWindow:
         if self.rest:
             block = Block.join([*self.rest, block])
             self.rest.clear()
-        start, (_, share) = 0, self.limits()
+        start, share, count = 0, self.share, block.count
         if share < rows:
-            share = min(share, self.fair(len(block)))
+            share = min(share, self.fair(count))
         elif self.cut < self.workers.count:
             share = rows
-        while size := self.portion(len(block) - start, rows, share):
+        while start < count and (size := self.portion(count - start, rows, share)):
             self.submit_shared(block.slice(start, start + size), share >= rows)
             done = self.row + size
             self.row, self.cut = done % rows, min(self.cut + done // rows, self.workers.count)
             start += size
-        if start < len(block):
-            self.rest.append(block.slice(start, len(block)))
+        if start < count:
+            self.rest.append(block.slice(start, count))
 
     def submit_shared(self, part: Block, complete: bool) -> None:
         """Have workers process a part of the input: one of them, or several if one would otherwise make a batch
         alone."""
-        size = len(part)
+        size = part.count
         step = self.shared(size) if complete else size
         for start in range(0, size, step):
             self.submit(part.slice(start, start + step))
@@ -267,7 +269,7 @@ class InFlightWindow:
         if self.rest:
             part = Block.join(self.rest)
             self.rest.clear()
-            self.submit_shared(part, self.batches() > 0)
+            self.submit_shared(part, self.complete > 0)
             self.row = (self.row + len(part)) % (self.rows or 1)
 
     def put_back(self, rest: Block) -> None:
@@ -296,7 +298,7 @@ class InFlightWindow:
             place = self.groups.index(group) if self.ordered else len(self.pending) - len(self.waiting)
             if place >= 2 * self.workers.count:
                 break
-            left, size = group.what, self.limits()[1]
+            left, size = group.what, self.share
             if size < len(left):
                 group.what, group.count = left.slice(size, len(left)), len(left) - size
                 group = Group(left.slice(0, size))
@@ -339,24 +341,14 @@ class InFlightWindow:
             return True
         return self.ended and self.held == 0
 
-    async def until_ready(self) -> None:
-        """Wait for results."""
-        begin = self.meter.clock.now()
-        await self.reader.until(self.may_read)
-        waited = self.meter.clock.now() - begin
-        self.meter.waited(waited)
-        self.workers.read(waited)
-
-    async def until_space(self) -> None:
-        """Wait until the input may be read on."""
-        begin = self.meter.clock.now()
-        await self.feeder.until(self.may_feed)
-        self.meter.was_full(self.meter.clock.now() - begin)
-
     async def collect(self, limit: int) -> Block | None:
         """Return the results of groups that may be delivered now, until there are `limit`; `None` at the end."""
         if not self.may_read():
-            await self.until_ready()
+            begin = self.meter.clock.now()
+            await self.reader.until(self.may_read)
+            waited = self.meter.clock.now() - begin
+            self.meter.waited(waited)
+            self.workers.read(waited)
         queue = self.groups if self.ordered else self.ready
         done: list[Block] = []
         while limit > 0 and queue and queue[0].done:
@@ -369,16 +361,17 @@ class InFlightWindow:
             self.pending.pop(group, None)
             self.held -= group.count
             self.meter.collected(group)
-            limit -= len(group.result)
+            result = group.result
+            limit -= result.count
             self.known, self.learnt.each = True, self.workers.pace.each
-            if self.rows is not None and group.result.failed:
-                failures = sum([type(item) is Failure for item in group.result.items])
+            if self.rows is not None and result.failed:
+                failures = sum([type(item) is Failure for item in result.items])
                 self.row = (self.row - failures) % self.rows
-            self.weigh(group.what, group.result if len(group.result) else None)
+            self.weigh(group.what, result if result.count else None)
             if group.given_up:
-                self.put_back(group.what.slice(group.count, len(group.what)))
-            if len(group.result):
-                done.append(group.result)
+                self.put_back(group.what.slice(group.count, group.what.count))
+            if result.count:
+                done.append(result)
         self.meter.workers = self.workers.count
         self.feeder.notify()
         if done:

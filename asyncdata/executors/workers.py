@@ -61,7 +61,7 @@ class Group:
 
     def __init__(self, what: Block) -> None:
         self.what = what
-        self.count = len(what)
+        self.count = what.count
         self.done = self.recalled = False
         self.error: BaseException | None = None
         self.seconds = (
@@ -81,7 +81,7 @@ class Group:
     @property
     def given_up(self) -> bool:
         """Whether elements were left."""
-        return self.count < len(self.what)
+        return self.count < self.what.count
 
     def work(
         self, attempt: Callable[[Block, Deadline], Done], pace: ChunkSizer, dropped: Callable[[], bool] = never
@@ -90,7 +90,7 @@ class Group:
         are dropped."""
         begin = time.perf_counter()
         try:
-            self.result, self.count = attempt(self.what, pace.term()._replace(dropped=dropped))
+            self.result, self.count = attempt(self.what, pace.term(dropped))
         except BaseException as error:  # SystemExit and the like end the pipeline, when its turn comes
             self.error = error
         self.ended, self.lane = time.perf_counter(), threading.get_ident()

@@ -152,7 +152,7 @@ class Fold:
                     break
                 begin = time.perf_counter()
                 out = step.feed(block)
-                size, now = len(out), time.perf_counter()
+                size, now = out.count, time.perf_counter()
                 meter.record(out, size, now - begin, size)
                 inner.came(block, size)
                 if size:
@@ -409,7 +409,10 @@ class Apply:
         feeding = scope.spawn(lambda: window.feed(source, inner))
         try:
             while (block := await window.collect(want.items)) is not None:
-                for part in split(block, want):
+                if 0 < block.count <= want.items:
+                    yield block
+                    continue
+                for part in parts_of(block, want):
                     yield part
         finally:
             feeding.cancel()

@@ -58,7 +58,7 @@ def fail(error: BaseException) -> NoReturn:
 
 @final
 class Block:
-    """Consecutive items with one ticket each; an item may be a `Failure`, and then `failed` is true.
+    """Consecutive items with one ticket each, `count` in number; an item may be a `Failure`, and then `failed` is true.
 
     If items are in columns, `columns` holds these, and `items` are made when they are first read.
     """
@@ -69,6 +69,7 @@ class Block:
 
     def __init__(self, items: list[Any], tickets: Tickets = NOTHING, failed: bool = False) -> None:
         self.items = items
+        self.count = len(items)
         self.tickets = tickets
         self.failed = failed
         self.columns: Sequence[ColumnBatch] = ()
@@ -91,7 +92,7 @@ class Block:
         return self.items
 
     def __len__(self) -> int:
-        return self.count if self.columns else len(self.items)
+        return self.count
 
     def ticketed(self, tickets: Tickets) -> Block:
         """Return the same items with other tickets."""
@@ -111,7 +112,9 @@ class Block:
         return f"Block({self.items!r}, {self.tickets!r}{', failed=True' if self.failed else ''})"
 
     def slice(self, start: int, stop: int) -> Block:
-        """Return items `start` to `stop` as a block."""
+        """Return items `start` to `stop` as a block: this one if these are all."""
+        if start == 0 and stop >= self.count:
+            return self
         if self.columns:
             return Block.of_columns(cut(self.columns, start, stop), self.tickets.slice(start, stop))
         items = self.items[start:stop]
@@ -166,10 +169,11 @@ class Block:
         columns = [block.columns for block in blocks]
         if all(columns):
             return Block.of_columns([*chain.from_iterable(columns)], tickets)
-        items: list[Any] = []
+        items, failed = list[Any](), False
         for block in blocks:
             items += block.items
-        return Block(items, tickets, any(block.failed for block in blocks))
+            failed |= block.failed
+        return Block(items, tickets, failed)
 
 
 def cut(columns: Sequence[ColumnBatch], start: int, stop: int) -> list[ColumnBatch]:

@@ -285,7 +285,7 @@ class Meter:
 
     def gave(self, block: Block, each: float) -> None:
         """Record a block whose elements took `each` seconds; 0 if they were ready at once, which nobody measured."""
-        self.items += len(block)
+        self.items += block.count
         if each:
             self.costs[cost_bin(each)] += 1
         if block.failed:

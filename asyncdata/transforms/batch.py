@@ -181,11 +181,14 @@ class Batcher(Step):
         return want * self.size - self.count
 
     def feed(self, block: Block) -> Block:
-        before = self.state_at(block.tickets, 0)
         self.last = block.tickets
+        if not block.failed and self.count + block.count < self.size:
+            self.hold(block)
+            return Block([])
+        before = self.state_at(block.tickets, 0)
         if not block.failed:
             self.hold(block)
-            return self.cut(before) if self.count >= self.size else Block([])
+            return self.cut(before)
         out: list[Block] = []
         for piece in block.pieces():
             if piece.failed and not is_left_out(piece.items[0]):
@@ -201,7 +204,7 @@ class Batcher(Step):
     def hold(self, block: Block) -> None:
         """Add elements to the batch under construction."""
         self.held.append(block)
-        self.count += len(block)
+        self.count += block.count
 
     def state_at(self, tickets: Tickets, done: int) -> BatchState:
         """Return the position after `done` of some elements."""

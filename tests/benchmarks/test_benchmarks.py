@@ -41,6 +41,7 @@ BENCHMARKS = {
     "micro/memory": "interleave",
     "micro/packing": "first fit, 64 open rows",
     "micro/recording": "record a batch of 256 shuffled",
+    "micro/single_elements": "sleep_2_ms, threads: calls",
     "micro/states": "16 open files: state",
     "pace": "async for",
 }

@@ -81,7 +81,8 @@ def test_the_rest_of_a_batch_that_was_begun_is_shared_out_to_all_workers() -> No
         scope = scope_with(MemoryBudget(), loop)
         window = InFlightWindow(cast("Any", scope), cast("Any", lanes), ordered=True, rows=32)
         window.admit(Block(list(range(3)), Ordinals(0, 3)))
-        window.learnt.weight, window.most, window.known, lanes.pace.each = 10_000, 1000, True, 1e-3
+        window.learnt.weight, window.known, lanes.pace.each = 10_000, True, 1e-3
+        window.widen()
         window.admit(Block(list(range(93)), Ordinals(3, 96)))
     finally:
         loop.close()
@@ -96,6 +97,7 @@ async def test_groups_stay_whole_while_all_workers_are_busy() -> None:
     scope = scope_with(MemoryBudget())
     window = InFlightWindow(cast("Any", scope), cast("Any", lanes), ordered=True)
     window.known, window.most, pace.group = True, 1000, 20
+    window.widen()
     window.admit(Block([*range(50)], Ordinals(0, 50)))
     assert window.may_feed()
     assert window.free == 20
@@ -111,6 +113,7 @@ async def test_groups_are_of_one_size_where_batches_are_large() -> None:
     scope = scope_with(MemoryBudget())
     window = InFlightWindow(cast("Any", scope), cast("Any", lanes), ordered=True, rows=1000)
     window.known, window.most, pace.group = True, 1000, 200
+    window.widen()
     window.admit(Block([*range(780)], Ordinals(0, 780)))
     assert [len(group.what) for group in submitted] == [200, 200, 200]
     assert sum(map(len, window.rest)) == 180
@@ -125,6 +128,7 @@ async def test_what_is_read_ends_with_a_batch_that_workers_make_whole() -> None:
     scope = scope_with(MemoryBudget())
     window = InFlightWindow(cast("Any", scope), cast("Any", lanes), ordered=True, rows=32)
     window.learnt.weight, window.most, window.known, pace.each, pace.group = 10_000, 1000, True, 1e-3, 4
+    window.widen()
     assert window.may_feed()
     assert window.free == 64
     window.row = 2
@@ -208,7 +212,7 @@ async def test_a_small_budget_makes_pieces_smaller(budget: int) -> None:
     window.admit(Block(list(range(256)), Ordinals(0, 256)))
     sizes = [len(group.what) for group in submitted]
     assert max(sizes) * 150_000 <= max(150_000, budget // 32)
-    assert window.limits()[0] * 150_000 <= max(32 * 150_000, budget)  # two elements for each worker in any case
+    assert window.bound * 150_000 <= max(32 * 150_000, budget)  # two elements for each worker in any case
 
 
 @contextmanager
@@ -251,22 +255,17 @@ async def test_a_worker_that_finds_elements_dearer_just_as_more_are_read_changes
     lanes = idle_lanes(2, pace, [])
     scope = scope_with(MemoryBudget())
     window = InFlightWindow(cast("Any", scope), cast("Any", lanes), ordered=True)
-    window.known, window.most = True, 1000
+    window.known, window.most, pace.group = True, 1000, 100
+    window.widen()
     demand = Demand()
 
     async def source() -> AsyncGenerator[Block, None]:
         for start in range(0, 300, 100):
             wanted.append(demand.items)
+            pace.group = 1
             yield Block([*range(start, start + 100)], Ordinals(start, start + 100))
 
-    def dearer() -> bool:
-        pace.group = 100
-        ready = InFlightWindow.may_feed(window)
-        pace.group = 1
-        return ready
-
-    with mock.patch.object(window, "may_feed", dearer):
-        await window.feed(source(), demand)
+    await window.feed(source(), demand)
     assert wanted == [400, 300, 200]
 
 
@@ -353,13 +352,14 @@ def test_each_function_is_called_once_for_each_element_whatever_is_given_up(call
     assert sorted(called) == [("f", number) for number in range(2000)] + [("g", number) for number in wanted]
 
 
-def test_what_was_given_up_counts_as_many_elements_as_are_left_of_it() -> None:
+async def test_what_was_given_up_counts_as_many_elements_as_are_left_of_it() -> None:
     """Workers that do not say how many they did have done all."""
-    window = InFlightWindow(mock.MagicMock(), mock.MagicMock(count=1, in_order=False, tuned=False), True)
-    with mock.patch.object(window, "limits", return_value=(100, 3)):
-        window.put_back(Block([*range(8)], Ordinals(0, 8)))
-        for _ in range(3):
-            window.hand_out()
+    lanes = idle_lanes(1, ChunkSizer(1.0), [])
+    window = InFlightWindow(cast("Any", scope_with(MemoryBudget())), cast("Any", lanes), ordered=True)
+    window.share = 3
+    window.put_back(Block([*range(8)], Ordinals(0, 8)))
+    for _ in range(3):
+        window.hand_out()
     assert [(group.what.items, group.count) for group in window.groups] == [
         ([0, 1, 2], 3),
         ([3, 4, 5], 3),
