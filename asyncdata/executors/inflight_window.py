@@ -78,6 +78,9 @@ class InFlightWindow:
         self.rest: list[Block] = []  # less than a batch, until a worker is idle
         self.groups: deque[Group] = deque()
         self.ready: deque[Group] = deque()
+        self.news: deque[None] = deque()  # one for each group that is done since the reader last asked
+        self.begun = 0  # groups that were not done when it began to wait, or came since
+        self.needed = 1  # so many of them must be done before it makes anything
         self.waiting: deque[Group] = deque()  # parts of groups that workers gave up, in order
         self.pending: dict[Group, None] = {}  # without a fixed order: admitted, not out yet
         self.last: Tickets = NOTHING
@@ -203,13 +206,13 @@ class InFlightWindow:
         load = block.weight + self.learnt.weight
         if not self.load < 2 * load <= 2 * self.load:
             self.load = load
-        self.widen()
 
     def admit(self, block: Block) -> None:
         """Cut a block into groups, small enough that no worker idles."""
         self.held += block.count
         if not self.known:
             self.weigh(block)
+            self.widen()
         if self.rows is not None:
             self.admit_rows(block, self.rows)
             return
@@ -315,6 +318,7 @@ class InFlightWindow:
         if self.stopped:
             return
         group = Group(part)
+        self.begun += 1
         if self.ordered:
             self.groups.append(group)
         else:
@@ -329,8 +333,19 @@ class InFlightWindow:
         """Take note of a group that is done; from any thread."""
         if not self.ordered:
             self.ready.append(group)
+        self.news.append(None)
         if self.reader.armed:
-            self.reader.notify()
+            enough = min(self.begun - self.workers.count, self.needed)  # no worker is idle yet
+            if len(self.news) >= enough or not group.succeeded:
+                self.reader.notify()
+
+    def count_needed(self, least: int) -> None:
+        """Count the groups of which several wake the reader together, as it makes nothing of fewer than `least`
+        elements: those that it needs, as long as others wait for a worker."""
+        self.needed = 1
+        if least > 1 and not self.waiting:
+            done, groups = [group.done for group in self.pending or self.groups], -(-least // self.share)
+            self.begun, self.needed = len(done) - sum(done), groups - sum(done[:groups])
 
     def may_read(self) -> bool:
         if self.waiting:
@@ -341,10 +356,13 @@ class InFlightWindow:
             return True
         return self.ended and self.held == 0
 
-    async def collect(self, limit: int) -> Block | None:
-        """Return the results of groups that may be delivered now, until there are `limit`; `None` at the end."""
+    async def collect(self, want: Demand) -> Block | None:
+        """Return the results of groups that may be delivered now, as many as are wanted; `None` at the end."""
+        limit = want.items
+        self.news.clear()
         if not self.may_read():
-            begin = self.meter.clock.now()
+            self.count_needed(want.least)
+            begin, want.waited = self.meter.clock.now(), True
             await self.reader.until(self.may_read)
             waited = self.meter.clock.now() - begin
             self.meter.waited(waited)
@@ -372,6 +390,7 @@ class InFlightWindow:
                 self.put_back(group.what.slice(group.count, group.what.count))
             if result.count:
                 done.append(result)
+        self.widen()
         self.meter.workers = self.workers.count
         self.feeder.notify()
         if done:

@@ -83,6 +83,11 @@ class Group:
         """Whether elements were left."""
         return self.count < self.what.count
 
+    @property
+    def succeeded(self) -> bool:
+        """Whether all elements have results, of which none is a failure."""
+        return self.error is None and not self.given_up and not self.result.failed
+
     def work(
         self, attempt: Callable[[Block, Deadline], Done], pace: ChunkSizer, dropped: Callable[[], bool] = never
     ) -> None:

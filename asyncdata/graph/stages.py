@@ -146,6 +146,7 @@ class Fold:
         async with aclosing(source):
             while not step.done:
                 inner.ask(step.need(min(want.items, pace.group)))
+                inner.least, inner.waited = step.need(want.least), False
                 block = out = part = None  # do not hold the last block while the next is made
                 block = await anext(source, None)
                 if block is None:
@@ -155,10 +156,10 @@ class Fold:
                 size, now = out.count, time.perf_counter()
                 meter.record(out, size, now - begin, size)
                 inner.came(block, size)
-                if size:
-                    rested = begin  # the reader's turn to rest
-                    if want.items > 1:  # else there is no choice
-                        learn(pace, out, size, now - begin)
+                if size and want.items > 1:  # else there is no choice
+                    learn(pace, out, size, now - begin)
+                if size or inner.waited:
+                    rested = begin  # the reader's turn to rest, or others have run
                 elif now - rested > INLINE_GROUP:
                     rested = now
                     await yield_to_loop()
@@ -358,6 +359,7 @@ class Apply:
         async with aclosing(source):
             while True:
                 inner.ask(want.items)
+                inner.least = want.least
                 if (block := await anext(source, None)) is None:
                     return
                 start = made = 0
@@ -408,7 +410,7 @@ class Apply:
         window = InFlightWindow(scope, workers, self.ordered, self.rows, self.learnt)
         feeding = scope.spawn(lambda: window.feed(source, inner))
         try:
-            while (block := await window.collect(want.items)) is not None:
+            while (block := await window.collect(want)) is not None:
                 if 0 < block.count <= want.items:
                     yield block
                     continue

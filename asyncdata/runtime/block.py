@@ -201,15 +201,20 @@ MOST_AHEAD: Final = (256, 1 << 18)
 class Demand:
     """The most items that the next block may hold: the reader sets it before each pull.
 
+    Of fewer than `least` the reader makes nothing, unless one has failed or no more come: they may come together.
+    A stage sets `waited` when other tasks of the loop have run meanwhile.
+
     A step of whose input nothing came may ask for several `times` as much if `ahead`: if the consumer's buffer keeps
     what comes too early.
     """
 
-    __slots__ = ("ahead", "items", "times")
+    __slots__ = ("ahead", "items", "least", "times", "waited")
 
     def __init__(self, items: int = 1, ahead: bool = False) -> None:
         self.items = items
+        self.least = 1
         self.ahead = ahead
+        self.waited = False
         self.times = 1
 
     def ask(self, needed: int) -> None:

@@ -6,7 +6,7 @@ import asyncio
 import threading
 import weakref
 from collections.abc import AsyncGenerator, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from types import SimpleNamespace
 from typing import Any, cast
@@ -56,6 +56,7 @@ def cut(workers: int, megabytes: int, count: int) -> list[int]:
         window = InFlightWindow(cast("Any", scope), cast("Any", lanes), ordered=True)
         window.known = True
         window.weigh(Block([element], Ordinals(0, 1)))
+        window.widen()
         window.admit(Block([element] * count, Ordinals(0, count)))
     finally:
         loop.close()
@@ -169,6 +170,7 @@ def window_of_batches(
     window = InFlightWindow(cast("Any", scope_with(MemoryBudget(budget))), cast("Any", lanes), True, rows)
     window.known, pace.each, pace.group, window.learnt.weight = True, each, max(1, int(16e-3 / each)), weight
     window.weigh(Block([0], Ordinals(0, 1)))
+    window.widen()
     return window, submitted
 
 
@@ -365,3 +367,58 @@ async def test_what_was_given_up_counts_as_many_elements_as_are_left_of_it() -> 
         ([3, 4, 5], 3),
         ([6, 7], 2),
     ]
+
+
+def finish(window: InFlightWindow, group: Group, result: Block | None = None) -> None:
+    """Report a group as a worker does."""
+    group.result, group.done = group.what if result is None else result, True
+    window.finished(group)
+
+
+async def waiting_reader(
+    submitted: list[Group], count: int, least: int, ordered: bool
+) -> tuple[InFlightWindow, asyncio.Task[Block | None]]:
+    """Return a window of two workers and so many groups of one element, and a task that reads it."""
+    lanes = idle_lanes(2, ChunkSizer(0.0), submitted)
+    lanes.read = lambda _: None
+    window = InFlightWindow(cast("Any", scope_with(MemoryBudget())), cast("Any", lanes), ordered)
+    want = Demand(8)
+    want.least = least
+    reader = asyncio.create_task(window.collect(want))
+    await asyncio.sleep(0)
+    for number in range(count):  # also what is read while the reader waits counts
+        window.admit(Block([number], Ordinals(number, number + 1)))
+    return window, reader
+
+
+@pytest.mark.parametrize("ordered", [True, False])
+@pytest.mark.parametrize(
+    ("count", "least", "woken"), [(4, 8, 2), (4, 1, 1), (4, 2, 2), (8, 3, 3), (3, 8, 1), (2, 8, 1)]
+)
+async def test_a_reader_is_woken_once_for_all_that_it_needs_before_a_worker_is_idle(
+    ordered: bool, count: int, least: int, woken: int
+) -> None:
+    submitted: list[Group] = []
+    window, reader = await waiting_reader(submitted, count, least, ordered)
+    for group in submitted[:woken]:
+        assert window.reader.armed
+        finish(window, group)
+    assert not window.reader.armed
+    block = await reader
+    assert block is not None
+    assert block.items == [*range(woken)]
+
+
+@pytest.mark.parametrize("cause", ["failed", "left", "error"])
+async def test_what_did_not_succeed_wakes_a_reader_at_once(cause: str) -> None:
+    submitted: list[Group] = []
+    window, reader = await waiting_reader(submitted, 4, 8, ordered=True)
+    group = submitted[0]
+    if cause == "error":
+        group.error = Boom(0)
+    if cause == "left":
+        group.count = 0
+    finish(window, group, Block([Failure(Boom(0))] if cause == "failed" else [], Ordinals(0, 1), cause == "failed"))
+    assert not window.reader.armed
+    with pytest.raises(Boom) if cause == "error" else nullcontext():
+        assert await reader is not None
