@@ -236,18 +236,18 @@ class InFlightWindow:
         elif self.cut < self.workers.count:
             share = rows
         while start < count and (size := self.portion(count - start, rows, share)):
-            self.submit_shared(block.slice(start, start + size), share >= rows)
+            part = block.slice(start, start + size)
+            self.submit_shared(part) if share >= rows else self.submit(part)
             done = self.row + size
             self.row, self.cut = done % rows, min(self.cut + done // rows, self.workers.count)
             start += size
         if start < count:
             self.rest.append(block.slice(start, count))
 
-    def submit_shared(self, part: Block, complete: bool) -> None:
-        """Have workers process a part of the input: one of them, or several if one would otherwise make a batch
-        alone."""
+    def submit_shared(self, part: Block) -> None:
+        """Have workers process a batch, or the rest of one: one of them, or several."""
         size = part.count
-        step = self.shared(size) if complete else size
+        step = self.shared(size)
         for start in range(0, size, step):
             self.submit(part.slice(start, start + step))
 
@@ -272,7 +272,7 @@ class InFlightWindow:
         if self.rest:
             part = Block.join(self.rest)
             self.rest.clear()
-            self.submit_shared(part, self.complete > 0)
+            self.submit_shared(part) if self.complete else self.submit(part)
             self.row = (self.row + len(part)) % (self.rows or 1)
 
     def put_back(self, rest: Block) -> None:

@@ -86,7 +86,7 @@ class Group:
     @property
     def succeeded(self) -> bool:
         """Whether all elements have results, of which none is a failure."""
-        return self.error is None and not self.given_up and not self.result.failed
+        return self.error is None and self.count == self.what.count and not self.result.failed
 
     def work(
         self, attempt: Callable[[Block, Deadline], Done], pace: ChunkSizer, dropped: Callable[[], bool] = never

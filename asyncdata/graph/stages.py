@@ -166,7 +166,7 @@ class Fold:
                 if 0 < size <= want.items:
                     yield out
                 else:
-                    for part in split(out, want):
+                    for part in parts_of(out, want):
                         yield part
         for block in meter.timed(step.flush()):
             for part in split(block, want):

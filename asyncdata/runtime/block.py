@@ -225,7 +225,9 @@ class Demand:
         """Ask for more next time if nothing was `made` of a block as large as asked for, else for fewer again."""
         if made:
             self.times = max(1, self.times // 2)
-        elif self.ahead and len(block) == self.items < MOST_AHEAD[0] and 2 * self.items * block.weight <= MOST_AHEAD[1]:
+        elif (
+            self.ahead and block.count == self.items < MOST_AHEAD[0] and 2 * self.items * block.weight <= MOST_AHEAD[1]
+        ):
             self.times *= 2
 
 

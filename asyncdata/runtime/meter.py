@@ -381,7 +381,7 @@ async def metered(source: Blocks, meter: Meter, leaf: bool) -> Blocks:
                 record(meter.step, "engine", wall, 0 if block is None else len(block))
             if block is None:
                 return
-            meter.gave(block, (wall if leaf else own) / len(block))
+            meter.gave(block, (wall if leaf else own) / block.count)
             yield block
             block = None
             unseen, credit = 0, min(credit + wall / SHARE - LOOK, MOST_CREDIT)
@@ -389,7 +389,7 @@ async def metered(source: Blocks, meter: Meter, leaf: bool) -> Blocks:
                 continue
             most, credit = min(MOST_UNSEEN, int(SHARE * LOOK / max(wall, 1e-9))), 0.0
             async for block in source:
-                meter.items += len(block)
+                meter.items += block.count
                 if block.failed:
                     meter.failed += failures(block)
                 yield block
