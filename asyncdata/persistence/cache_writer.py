@@ -4,6 +4,7 @@ continues."""
 from __future__ import annotations
 
 import json
+import secrets
 import time
 from contextlib import suppress
 from itertools import takewhile
@@ -13,7 +14,7 @@ from typing import Any, Final, NamedTuple
 
 from asyncdata.errors import DataLossError, ResumeError
 from asyncdata.formats.tfrecord import FRAMING, RecordParser, frame, masked_crc
-from asyncdata.persistence.header import TAIL, Header, recorded_count
+from asyncdata.persistence.header import TAIL, EndMark, Header, recorded_end
 from asyncdata.persistence.record_writer import framed
 from asyncdata.runtime.block import Block
 from asyncdata.runtime.json_text import parse_json
@@ -76,11 +77,10 @@ class CacheWriter:
             if self.count >= 0:
                 return
             head = frame(self.heading.record())
-            lasting = (
-                self.heading.repeatable or recorded_count(self.path) is not None
-            )  # a file that does not last is not read
+            mark = recorded_end(self.path)
+            lasting = self.heading.repeatable or mark is not None  # a file that does not last is not read
             records, end = intact_records(self.path, self.most) if lasting else (1, len(head))
-            if has_mark(self.path, records - 1, end) and self.publish():
+            if mark is not None and mark.elements == records - 1 and ends_with(self.path, mark, end) and self.publish():
                 self.count = records - 1
                 return
             if not self.heading.repeatable:
@@ -150,7 +150,8 @@ class CacheWriter:
             if number != self.count or self.complete:
                 return
             size = self.file.size
-            self.file.append(end_mark(self.count))
+            run = None if self.heading.repeatable else secrets.randbits(48)
+            self.file.append(frame(EndMark(self.count, run).record()))
             if not self.publish():
                 self.file.truncate(size)  # the next epoch tries again
 
@@ -208,21 +209,16 @@ def is_intact(record: bytes | DataLossError) -> bool:
     return isinstance(record, bytes) and not record.startswith(TAIL)
 
 
-def end_mark(count: int) -> bytes:
-    """Return the end mark after so many elements."""
-    return frame(TAIL + b"%d" % count)
-
-
-def has_mark(path: str, count: int, end: int) -> bool:
-    """Return whether exactly the end mark follows so many elements in a file."""
-    mark = end_mark(count)
+def ends_with(path: str, mark: EndMark, end: int) -> bool:
+    """Return whether exactly this end mark stands at a place in a file."""
+    framed_mark = frame(mark.record())
     with RandomFile(path) as file:
-        return file.read_at(end, len(mark) + 1) == mark
+        return file.read_at(end, len(framed_mark) + 1) == framed_mark
 
 
 def begin_writing(path: str, heading: Header, most: int) -> CacheWriter | None:
-    """Return the writer of the file at `path`, to be left; `None` if another process writes it, or has just
-    finished."""
+    """Return the writer of the file at `path`, to be left; `None` if another process writes it, or has just finished,
+    or if what is written there is not what this reader gets."""
     target = Path(path).absolute()
     with ALL:
         writing = OPEN.get(target)
@@ -230,8 +226,12 @@ def begin_writing(path: str, heading: Header, most: int) -> CacheWriter | None:
             file = AppendFile.open(target, frame(heading.record()))
             if file is None:
                 return None
-            writing = OPEN[target] = CacheWriter(file, headed(file) or heading, most)
-        elif not writing.heading.repeatable:
+            begun = headed(file) or heading
+            if begun.repeatable and not heading.repeatable:
+                file.close()
+                return None
+            writing = OPEN[target] = CacheWriter(file, begun, most)
+        elif not (writing.heading.repeatable and heading.repeatable):
             return None
         writing.readers += 1
         return writing
@@ -239,7 +239,7 @@ def begin_writing(path: str, heading: Header, most: int) -> CacheWriter | None:
 
 def headed(file: AppendFile) -> Header | None:
     """Return the header of a file, `None` if the machine stopped before that was on the disk."""
-    try:
-        return Header.read(str(AppendFile.partial(file.path)))
-    except ResumeError:
-        return None
+    with suppress(ResumeError):
+        if (found := Header.read(str(AppendFile.partial(file.path)))) is not None:
+            return found._replace(run=None)
+    return None

@@ -22,10 +22,11 @@ from asyncdata.identity.content_hash import contents
 from asyncdata.identity.position_check import check_position
 from asyncdata.options import UNKNOWN_CARDINALITY
 from asyncdata.persistence.cache_writer import CacheWriter, PositionMark, begin_writing
-from asyncdata.persistence.header import HEAD, TAIL, Header, recorded_count
+from asyncdata.persistence.header import HEAD, TAIL, EndMark, Header, recorded_end
 from asyncdata.persistence.record_reader import decoded, elements_at
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
-from asyncdata.runtime.tickets import END, ChildTickets, Ordinals, Position, Start, Ticket
+from asyncdata.runtime.source_state import has_offset
+from asyncdata.runtime.tickets import END, ChildTickets, Ordinals, Position, Start, Ticket, WrappedTickets
 from asyncdata.sources.tfrecord import RecordFile
 from asyncdata.sources.tfrecord_random_access import IndexCache
 from asyncdata.states import chosen_seeds
@@ -39,6 +40,8 @@ FIRST_EPOCH: Final = (0,)
 
 SMALL: Final = 1 << 16
 """Blocks of fewer bytes are written at once, larger ones in a thread, as the disk may be slow."""
+
+BEGINNING: Final = CachePosition()
 
 BEHIND: Final = "steps before it are cached, and steps after it run in each epoch"
 """The note on an element that cannot be written."""
@@ -84,8 +87,8 @@ class FileCache(Unary):
         """How many elements the file of this pipeline has; `None` while it is not complete, or if it is another
         pipeline's."""
         with suppress(ResumeError):
-            if self.heading(self.path) is not None:
-                return recorded_count(self.path)
+            if self.heading(self.path) is not None and (mark := recorded_end(self.path)) is not None:
+                return mark.elements
         return None
 
     @property
@@ -98,26 +101,30 @@ class FileCache(Unary):
         return self.stored_count is not None
 
     def address(self, places: Sequence[int]) -> Sequence[Ticket]:
-        return places
+        heading = self.heading(self.path)
+        name = None if heading is None else heading.name(self.input)
+        return places if name is None else [(name, place) for place in places]
 
     def seek(self, count: int) -> Position:
-        stored = self.stored_count
-        if stored is None:
+        stored, heading = self.stored_count, self.heading(self.path)
+        if stored is None or heading is None:
             return super().seek(count)
-        header = self.heading(self.path)
-        return END if count >= stored else CachePosition(count, None, header and header.seeds).position()
+        return END if count >= stored else dataclasses.replace(place_in(heading), done=count).position()
 
     def fetch(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
-        if isinstance(tickets[0], tuple):
-            return self.as_filled().open(
-                scope.with_epoch(FIRST_EPOCH), want, Start(END, [ticket for _, ticket in tickets])
-            )
-        stored = self.stored_count
-        if stored is None:
+        if isinstance(tickets[0], tuple) and tickets[0][0] == FIRST:
+            start = Start(END, [ticket for _, ticket in tickets])
+            return self.input.open(scope.with_epoch(FIRST_EPOCH), want, start)
+        stored, heading = self.stored_count, self.heading(self.path)
+        if stored is None or heading is None:
             return picked(self, scope, want, tickets)
-        if max(tickets) >= stored or self.indexes.now(self.path).count != stored + 2:
+        named: list[tuple[int | None, int]] = [one if isinstance(one, tuple) else (None, one) for one in tickets]
+        if not {name for name, _ in named} <= {heading.number, heading.name(self.input)}:
+            raise self.written_again(heading.run is not None)
+        places = [place for _, place in named]
+        if max(places) >= stored or self.indexes.now(self.path).count != stored + 2:
             return self.searched(scope, want, tickets)
-        spots = [(self.path, number + 1) for number in tickets]  # the first record is the heading
+        spots = [(self.path, place + 1) for place in places]  # the first record is the heading
         return elements_at(self.indexes.fetch(spots, scope, want, tickets), spots, "cache")
 
     async def searched(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
@@ -132,11 +139,6 @@ class FileCache(Unary):
                 f"{self.path}: it is damaged before element {tickets[done]}; delete it, and it is written again"
             )
 
-    def as_filled(self) -> Node:
-        """Return the input with the seeds of the stored elements."""
-        header = self.heading(self.path) or self.heading(str(AppendFile.partial(self.path)))
-        return self.input if header is None else header.seeded(self.input)
-
     def heading(self, path: str) -> Header | None:
         """Return the heading of a file, which must be of this pipeline; `None` if there is no file."""
         header = Header.read(path)
@@ -147,32 +149,42 @@ class FileCache(Unary):
     async def blocks(self, scope: Scope, opener: Opener, want: Demand, position: Position) -> Blocks:
         """Yield the stored elements, then the rest of the input."""
         place = self.parse_position(position, CachePosition.of)
-        heading = self.heading(self.path)
-        if place.input is not None:
-            passing = self.passing(scope, want, Start.of(place.input))
-        elif heading is not None:
-            passing = self.stored(self.path, self.resumable(heading, place), scope, want, place.done)
-        else:
-            passing = self.begun(scope, want, place)
-        async with aclosing(passing):
-            async for block in passing:
+        async with aclosing(self.elements_after(scope, want, place)) as source:
+            async for block in source:
                 yield block
+
+    def elements_after(self, scope: Scope, want: Demand, place: CachePosition) -> Blocks:
+        """Yield all elements after a place: from the file if it is complete, and of the order of that place."""
+        heading = self.heading(self.path)
+        if place.input is not None and (heading or not self.input.in_order or has_offset(place.input)):
+            return self.passing(scope, want, Start.of(place.input), place.done)
+        if heading is not None:
+            return self.stored(self.path, self.resumable(heading, place), scope, want, place.done)
+        return self.begun(scope, want, place)
 
     def resumable(self, heading: Header, place: CachePosition) -> Header:
         """Return the heading of a file, in which a run may continue at `place` if that is of the same order."""
-        if place.seeds is not None and [*map(list, place.seeds)] != [*map(list, heading.seeds)]:
-            raise ResumeError(
-                f"{self.path}: the file was written again after the state was taken, in another order, as the steps "
-                "before the cache have no seed; start without the state, or give these steps a seed"
-            )
+        other = place.seeds is not None and [*map(list, place.seeds)] != [*map(list, heading.seeds)]
+        if other or (place.written != heading.run and place != BEGINNING):
+            raise self.written_again(place.written != heading.run)
         return heading
+
+    def written_again(self, varies: bool) -> ResumeError:
+        why = (
+            "maybe with other elements, or in another order, as the steps before the cache do not give the same in "
+            "each run; restore the file, or start without the state"
+            if varies
+            else "in another order, as the steps before the cache have no seed; start without the state, or give these "
+            "steps a seed"
+        )
+        return ResumeError(f"{self.path}: the file was written again after the state was taken, {why}")
 
     def begun(self, scope: Scope, want: Demand, place: CachePosition) -> Blocks:
         """Yield all elements after a place, and write them, unless another process does."""
-        if place.done and not self.input.in_order:
+        if place.written is not None or (place.done and not self.input.in_order):
             raise ResumeError(
                 f"{self.path}: the state was taken while this file was read; the file is gone, and writing it again "
-                "would give another order"
+                "may give other elements, or another order; restore the file, or start without the state"
             )
         heading = Header.of(self.input, self.made_of)
         heading = heading if place.seeds is None else heading._replace(seeds=place.seeds)
@@ -188,11 +200,11 @@ class FileCache(Unary):
         if header is None and self.heading(self.path) is None:  # the other process has not begun it yet
             AppendFile.begin(self.path, frame(own.record()))
             header = self.heading(partial)
-        if (heading := self.heading(self.path)) is not None:
-            return self.stored(self.path, self.resumable(heading, place), scope, want, place.done)
-        if not self.input.in_order:
-            return self.passing(scope, want, Start())
+        if self.heading(self.path) is not None:
+            return self.elements_after(scope, want, place)
         header = header or own
+        if not (header.repeatable and own.repeatable):
+            return self.passing(scope, want, Start(skip=place.done), place.done)
         source = self.resumable(header, place).seeded(self.input)
         return self.counted(
             source.open(scope.with_epoch(FIRST_EPOCH), want, Start(skip=place.done)), header, place.done
@@ -202,31 +214,41 @@ class FileCache(Unary):
         """Yield elements with their numbers, the first of which is `number`."""
         async with aclosing(source):
             async for block in source:
-                yield numbered(self.writable(number, block), number, heading.seeds)
+                yield self.numbered(self.writable(number, block), number, heading)
                 number += len(block)
 
-    async def passing(self, scope: Scope, want: Demand, start: Start) -> Blocks:
-        """Yield elements of an input without a fixed order as they come: a state holds the position of the input."""
-        async with aclosing(self.as_filled().open(scope.with_epoch(FIRST_EPOCH), want, start)) as source:
-            number = 0
+    async def passing(self, scope: Scope, want: Demand, start: Start, number: int) -> Blocks:
+        """Yield elements as they come, from `number` on, of an input that may give others in another run."""
+        async with aclosing(self.input.open(scope.with_epoch(FIRST_EPOCH), want, start)) as source:
             async for block in source:
-                yield in_passing(self.writable(number, block))
+                yield self.in_passing(self.writable(number, block), number)
                 number += len(block)
+
+    def in_passing(self, block: Block, first: int, _: Header | None = None) -> Block:
+        """Return a block, the first of whose elements has this number, with tickets that hold the input's position."""
+        first, step = (first, 1) if self.input.in_order else (0, 0)
+        tickets = ChildTickets(FIRST, block.tickets, lambda position: position)
+        return block.ticketed(
+            WrappedTickets(tickets, lambda count, inner: CachePosition(first + step * count, inner).position())
+        )
+
+    def numbered(self, block: Block, first: int, heading: Header) -> Block:
+        """Return a block of a file, the first of whose elements has this number."""
+        return numbered(block, first, heading.name(self.input), place_in(heading))
 
     async def filled(self, writing: CacheWriter, scope: Scope, want: Demand, place: CachePosition) -> Blocks:
         """Yield the elements in the file, then the rest of the input, which is written."""
-        done = place.done
+        done, heading = place.done, writing.heading
         try:
-            writing.heading.check(writing.path, self.input, self.made_of)
-            seeds = self.resumable(writing.heading, place).seeds
+            heading.check(writing.path, self.input, self.made_of)
+            self.resumable(heading, place)
             await scope.in_thread(writing.find)
             if writing.complete:
-                async with aclosing(self.stored(self.path, writing.heading, scope, want, done)) as source:
+                async with aclosing(self.elements_after(scope, want, place)) as source:
                     async for block in source:
                         yield block
                 return
-            behind = writing.marked()
-            number = writing.count if self.input.in_order else 0
+            behind, number = writing.marked(), writing.count
             async with aclosing(self.before(writing, scope, want, done, number)) as source:
                 async for block in source:
                     yield block
@@ -235,8 +257,8 @@ class FileCache(Unary):
                     block = await self.append(writing, number, made, scope)
                     first, number = number, number + len(block)
                     if number > done:
-                        out = numbered(block, first, seeds) if self.input.in_order else in_passing(block)
-                        yield out.slice(max(0, done - first), len(block))
+                        numbered = self.numbered if heading.repeatable else self.in_passing
+                        yield numbered(block, first, heading).slice(max(0, done - first), len(block))
             await scope.in_thread(lambda: writing.finish(number))
         finally:
             writing.leave()
@@ -259,7 +281,8 @@ class FileCache(Unary):
         check_position(self.input, behind.position)
         start = Start.of(behind.position)
         start = dataclasses.replace(start, skip=start.skip + number - behind.elements)
-        return writing.heading.seeded(self.input).open(scope.with_epoch(FIRST_EPOCH), want, start)
+        source = writing.heading.seeded(self.input) if writing.heading.repeatable else self.input
+        return source.open(scope.with_epoch(FIRST_EPOCH), want, start)
 
     async def append(self, writing: CacheWriter, number: int, block: Block, scope: Scope) -> Block:
         """Write a block, in a thread if it is large, and return it; elements that cannot be written become failures."""
@@ -318,12 +341,12 @@ class FileCache(Unary):
                 tail = len(records) > head and isinstance(last := records[-1], bytes) and last.startswith((HEAD, TAIL))
                 part = self.elements(path, records[head : len(records) - tail], first)
                 number = first + len(part)
-                if tail and (short := self.checked(path, records[-1], number)):
+                if tail and (short := self.checked(path, records[-1], EndMark(number, heading.run))):
                     part = Block([*part.items, *short], Ordinals(first, number + 1), True)
                 if count >= 0:
                     part = part.slice(0, count - first)
                 if part and first + len(part) > done:
-                    yield numbered(part, first, heading.seeds).slice(max(0, done - first), len(part))
+                    yield self.numbered(part, first, heading).slice(max(0, done - first), len(part))
                 if tail or 0 <= count <= number:
                     return
         if count < 0:
@@ -352,21 +375,22 @@ class FileCache(Unary):
                     items[place] = noted(item, self.label(), first + place)
         return Block(items, Ordinals(first, first + len(items)), failed)
 
-    def checked(self, path: str, tail: bytes, count: int) -> list[Failure]:
-        """Return nothing if a file has as many elements as its end says, else the failure that follows them."""
-        expected = int(tail.removeprefix(TAIL))
-        if expected == count:
+    def checked(self, path: str, tail: bytes, found: EndMark) -> list[Failure]:
+        """Return nothing if a file has as many elements as its end says, of the same run; else the failure that follows
+        them."""
+        expected = EndMark.parse(tail)
+        if expected == found:
             return []
-        lost = DataLossError(
-            f"{path}: it has {count} elements, but should have {expected}; delete it, and it is written again"
-        )
-        return [noted(lost, self.label(), count, of_source=True)]
+        what = f"it has {found.elements} elements, but should have {expected.elements}; delete it to write it again"
+        if expected.elements == found.elements:
+            what = "it was written again while it was read; read it from its beginning"
+        lost = DataLossError(f"{path}: {what}")
+        return [noted(lost, self.label(), found.elements, of_source=True)]
 
 
-def in_passing(block: Block) -> Block:
-    """Return a block with tickets that hold the position of the input."""
-    tickets = ChildTickets(FIRST, block.tickets, lambda position: CachePosition(0, position).position())
-    return block.ticketed(tickets)
+def place_in(heading: Header) -> CachePosition:
+    """Return the position of the first element of a file."""
+    return CachePosition(0, None, heading.seeds, heading.run)
 
 
 def size_of(block: Block) -> int:

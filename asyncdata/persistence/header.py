@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from contextlib import suppress
+from hashlib import blake2b
 from itertools import count, zip_longest
 from typing import Any, Final, NamedTuple, Self
 
@@ -17,7 +18,7 @@ from asyncdata.sources.file_list_digest import label_text
 from asyncdata.states import seeds_of, shares_of, with_seeds
 from asyncdata.storage import RandomFile
 
-__all__ = ("HEAD", "TAIL", "Header", "recorded_count")
+__all__ = ("HEAD", "TAIL", "EndMark", "Header", "recorded_end")
 
 HEAD: Final = b"\0asyncdata kept 1\n"
 """Begins the first record of a file. No element begins with a zero."""
@@ -33,14 +34,31 @@ MOST: Final = 1 << 22
 """Most headings are shorter than this, and none is longer than that."""
 
 
+class EndMark(NamedTuple):
+    """The last record of a complete file: how many elements it has; and a random number of the run that wrote it, if
+    another run may give others."""
+
+    elements: int
+    run: int | None = None
+
+    def record(self) -> bytes:
+        return TAIL + " ".join([str(part) for part in self if part is not None]).encode()
+
+    @classmethod
+    def parse(cls, record: bytes) -> Self:
+        return cls(*map(int, record.removeprefix(TAIL).split()))
+
+
 class Header(NamedTuple):
-    """A pipeline as text, its shares and seeds, whether it is repeatable, and hashes of what labels leave out."""
+    """A pipeline as text, its shares and seeds, whether it is repeatable, and hashes of what labels leave out; of a
+    complete file that is not repeatable also the number of its run."""
 
     plan: list[str]
     shares: list[list[int]]
     seeds: list[tuple[int, int]]
     repeatable: bool
     contents: list[str]
+    run: int | None = None
 
     @classmethod
     def of(cls, plan: Node, contents: Sequence[str]) -> Self:
@@ -50,7 +68,8 @@ class Header(NamedTuple):
 
     def record(self) -> bytes:
         """Return the heading as the first record of a file."""
-        return HEAD + json.dumps(self._asdict(), separators=(",", ":")).encode()
+        parts = {name: part for name, part in self._asdict().items() if name != "run"}  # which is in the end mark
+        return HEAD + json.dumps(parts, separators=(",", ":")).encode()
 
     @classmethod
     def read(cls, path: str) -> Self | None:
@@ -61,7 +80,7 @@ class Header(NamedTuple):
                 for offset, size in ((0, USUAL), (USUAL, MOST)):
                     parser.feed(file.read_at(offset, size))
                     if found := parser.parse(1):
-                        return cls.parse(path, found[0])
+                        return cls.parse(path, found[0])._replace(run=run_of(recorded_end(path)))
         except FileNotFoundError:
             return None
         return cls.parse(path, b"")
@@ -94,6 +113,16 @@ class Header(NamedTuple):
             if chance is not None and not chance.drawn and chance.seed != seed:
                 raise another(path, f"the seed of step {place + 1} was {seed}, and is {chance.seed} now")
 
+    @property
+    def number(self) -> int:
+        """A number that tells the elements from those of other runs and seeds."""
+        return int.from_bytes(blake2b(repr((self.run, [*map(list, self.seeds)])).encode(), digest_size=7).digest())
+
+    def name(self, plan: Node) -> int | None:
+        """Return that number, or `None` if a plan gives the same elements in all runs."""
+        drawn = any(node.chance is not None and node.chance.drawn for node in nodes_of(plan))
+        return None if self.run is None and not drawn else self.number
+
     def seeded(self, plan: Node) -> Node:
         """Return the plan with the seeds that the elements were made with."""
         return with_seeds(plan, dict[int, int](self.seeds), False, count())
@@ -110,8 +139,8 @@ def checked(content: Any) -> dict[str, Any]:
     return content
 
 
-def recorded_count(path: str) -> int | None:
-    """Return how many elements a file has by its last record; `None` if there is no file, or no such record."""
+def recorded_end(path: str) -> EndMark | None:
+    """Return the last record of a file; `None` if there is no file, or no such record."""
     parser = RecordParser(path)
     try:
         with RandomFile(path) as file:
@@ -122,8 +151,12 @@ def recorded_count(path: str) -> int | None:
     parser.feed(data[max(0, data.rfind(TAIL) - HEADER) :])
     found = parser.parse(2)
     if len(found) == 1 and isinstance(found[0], bytes) and found[0].startswith(TAIL):
-        return int(found[0].removeprefix(TAIL))
+        return EndMark.parse(found[0])
     return None
+
+
+def run_of(mark: EndMark | None) -> int | None:
+    return None if mark is None else mark.run
 
 
 def another(path: str, words: str) -> ResumeError:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, cast, final
 
 from asyncdata.errors import ResumeError
 
-__all__ = ("RestorableItem", "SourceSnapshot")
+__all__ = ("RestorableItem", "SourceSnapshot", "has_offset")
 
 
 class SourceSnapshot(NamedTuple):
@@ -65,3 +65,18 @@ class RestorableItem(int):
             return None
         saved = cast("dict[str, Any]", state)
         return saved["channel"], saved["offset"], self - self.snapshot.number
+
+
+def has_offset(position: Any) -> bool:
+    """Return whether a source resumes at a position of its own, from where it need not give what it gave before."""
+    waiting: list[Any] = [position]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, dict):
+            named = cast("dict[str, Any]", value)
+            if "state" in named:
+                return True
+            waiting += named.values()
+        elif isinstance(value, list):
+            waiting += cast("list[Any]", value)
+    return False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeAlias
 
 from asyncdata.elements.isolation import ISOLATED, isolate, isolated
@@ -299,14 +299,8 @@ def isolated_block(block: Block) -> Block:
     return block if items is block.items else Block(items, block.tickets, block.failed)
 
 
-def numbered(block: Block, first: int, seeds: Seeds = None) -> Block:
-    """Return a block with its elements' numbers for tickets; they are in an order that some seeds made."""
-    numbers = Ordinals(first, first + len(block))
-    return block.ticketed(WrappedTickets(numbers, lambda _, done: CachePosition(done, None, seeds).position()))
-
-
 FIRST = -1
-"""The parent of elements that have no number yet."""
+"""The parent of elements that have no number yet; others have the name of what they are stored in, if it has one."""
 
 
 Seeds: TypeAlias = Sequence[Sequence[int]] | None
@@ -315,22 +309,37 @@ Seeds: TypeAlias = Sequence[Sequence[int]] | None
 
 @dataclass(frozen=True)
 class CachePosition:
-    """How many elements are done; the input's position while it has no order; the seeds of the elements in a file."""
+    """How many elements are done; the input's position while it is read for the first time, if another run may give
+    others; the seeds of the elements in a file, and in which run it was written."""
 
     done: int = 0
     input: Position = None
     seeds: Seeds = None
+    written: int | None = None
 
     def position(self) -> Position:
         """Return the form that `of` parses."""
         place: dict[str, Any] = {"done": self.done, "input": self.input}
-        return {**place, "seeds": [list(pair) for pair in self.seeds]} if self.seeds else place
+        if self.seeds:
+            place["seeds"] = [list(pair) for pair in self.seeds]
+        return place if self.written is None else {**place, "written": self.written}
 
     @staticmethod
     def of(position: Position) -> CachePosition:
         place = CachePosition() if position is None else CachePosition(**position)
         natural(place.done)
         return place
+
+
+STORED: Final = CachePosition()
+
+
+def numbered(block: Block, first: int, name: int | None = None, stored: CachePosition = STORED) -> Block:
+    """Return a block with its elements' numbers for tickets, in what has that name; positions say how it is stored."""
+    numbers: Tickets = Ordinals(first, first + len(block))
+    if name is not None:
+        numbers = ChildTickets(name, numbers, lambda done: done)
+    return block.ticketed(WrappedTickets(numbers, lambda _, done: replace(stored, done=done).position()))
 
 
 def again_if_failed(item: Any) -> Any:

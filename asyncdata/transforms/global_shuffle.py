@@ -21,6 +21,7 @@ from asyncdata.graph.node import (
     check_count,
     check_integer,
     finite,
+    nodes_of,
     shuffles,
 )
 from asyncdata.graph.stages import Opener, Rerun
@@ -29,7 +30,7 @@ from asyncdata.runtime.block import Blocks, Demand
 from asyncdata.runtime.columns import Columns
 from asyncdata.runtime.orders import Order, Ordered, Places
 from asyncdata.runtime.position_codec import pack_columns
-from asyncdata.runtime.tickets import END, Position, Start, Tickets, TicketWrapper
+from asyncdata.runtime.tickets import END, Position, Start, Tickets, TicketWrapper, encode
 from asyncdata.sources.parsed_files import FileCatalog, ParsedFile
 from asyncdata.sources.random_access import IndexedSource
 from asyncdata.transforms.flat_map import FlatMap
@@ -123,19 +124,19 @@ class Permutation(Order):
 class Shuffled(TicketWrapper):
     """The tickets of the elements in the shuffled order from place `start` on."""
 
-    __slots__ = ("order", "size", "start")
+    __slots__ = ("of", "order", "start")
 
-    def __init__(self, base: Tickets, start: int, size: int, order: Order | None) -> None:
+    def __init__(self, base: Tickets, start: int, of: list[Any], order: Order | None) -> None:
         super().__init__(base)
         self.start = start
-        self.size = size
+        self.of = of
         self.order = order
 
     def ordered(self, start: int, stop: int) -> Ordered | None:
         return self.order and Ordered(self.order, np.arange(self.start + start, self.start + stop))
 
     def at(self, count: int) -> Position:
-        return [self.start + count, self.size]
+        return [self.start + count, *self.of]
 
     def run_from(self, ordinal: int) -> bool:
         return False
@@ -171,7 +172,14 @@ class Permute(Unary):
         return Permute(plan, seed, reshuffle is not False, drawn)
 
     def seek(self, count: int) -> Position:
-        return [count, self.input.cardinality]
+        return [count, *self.known()]
+
+    def known(self) -> list[Any]:
+        """Return what must be the same where a run continues: the number of elements, and the name of the first if a
+        file may be written again with others."""
+        size = self.input.cardinality
+        name = self.input.address([0])[0] if size and any(node.sealed for node in nodes_of(self.input)) else None
+        return [size] if not isinstance(name, tuple) else [size, encode(name)]
 
     def stage(self) -> Rerun:
         return Rerun(self.blocks, waits=False)
@@ -182,17 +190,21 @@ class Permute(Unary):
     async def blocks(self, scope: Scope, opener: Opener, want: Demand, position: Position) -> Blocks:
         """Fetch the elements in the order of the permutation."""
         key = epoch_key(self.seed, scope.epoch if self.reshuffle else ())
-        place, size = self.parse_position(position or [0, self.input.cardinality], tuple)
-        if size != self.input.cardinality:
+        known = self.known()
+        place, was, size = self.parse_position(position or [0, *known], lambda at: (at[0], [at[1], *at[2:]], known[0]))
+        if was[0] != size:
+            raise ResumeError(f"{self.label()} had {was[0]} elements when the state was saved, and has {size} now")
+        if was != known:
             raise ResumeError(
-                f"{self.label()} had {size} elements when the state was saved, and has {self.input.cardinality} now"
+                f"{self.label()}: a cache file before it was written again after the state was saved, maybe with other "
+                "elements, or in another order; restore the file, or start without the state"
             )
         order = Permutation.of(key, self.input)
         while place < size:
             places: list[int] = permuted(place, min(place + AT_ONCE, size), size, key).tolist()
             async with aclosing(opener(scope, want, Start(END, self.input.address(places)))) as source:
                 async for block in source:
-                    yield block.ticketed(Shuffled(block.tickets, place, size, order))
+                    yield block.ticketed(Shuffled(block.tickets, place, known, order))
                     place += len(block)
 
 
