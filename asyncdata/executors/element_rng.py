@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from asyncdata.executors.function_call import ENDLESS, Call, Deadline, ElementIndex
 from asyncdata.runtime.block import Block, Failure
-from asyncdata.runtime.tickets import Ticket, Tickets, plain
+from asyncdata.runtime.tickets import Ticket, Tickets, is_named, plain
 from asyncdata.system.optional_packages import require
 
 __all__ = ("Chance", "DerivedSeeds", "Randomized", "drawn_seed", "epoch_key", "mixed", "scrambled")
@@ -87,10 +87,12 @@ def scrambled(numbers: npt.NDArray[np.uint64], key: int) -> npt.NDArray[np.uint6
 
 
 def leaves(path: Any) -> Iterator[Any]:
-    """Yield the numbers of a path of epochs and tickets, however they are nested."""
+    """Yield the numbers of a path of epochs and tickets, however they are nested; without names of what is stored."""
     if isinstance(path, ElementIndex):
         path = path.ticket
-    if isinstance(path, (tuple, list, Tickets)):
+    if is_named(path):
+        yield from leaves(path[1])
+    elif isinstance(path, (tuple, list, Tickets)):
         for part in path:  # pyright: ignore[reportUnknownVariableType]
             yield from leaves(part)
     else:

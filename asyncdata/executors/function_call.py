@@ -178,7 +178,12 @@ def shown(ticket: Ticket) -> str:
         return f"[{', '.join(map(shown, ticket))}]"
     if isinstance(ticket, Numbered):
         return str(ticket.number)
-    return f"({', '.join(map(shown, cast('tuple[Any, ...]', ticket)))})" if isinstance(ticket, tuple) else str(ticket)
+    if not isinstance(ticket, tuple):
+        return str(ticket)
+    parts = cast("tuple[Any, ...]", ticket)
+    if isinstance(parts[0], int) and parts[0] < 0:  # of a cache
+        return shown(parts[1])
+    return f"({', '.join(map(shown, parts))})"
 
 
 class ElementIndex:

@@ -22,6 +22,7 @@ from asyncdata.options import AUTOTUNE, INFINITE_CARDINALITY, UNKNOWN_CARDINALIT
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
 from asyncdata.runtime.meter import metered
 from asyncdata.runtime.resharding import Resharding, Share, replaying_tickets
+from asyncdata.runtime.source_state import has_offset
 from asyncdata.runtime.tickets import END, FRESH, Position, ReplayedTickets, Start, Ticket, Tickets, plain
 
 __all__ = (
@@ -543,9 +544,12 @@ async def picked(
 def beginning(node: Node, first: Tickets) -> Position:
     """Return where a run of a node from its beginning began, whose first tickets these are.
 
-    That is `None`, except above a file that may be written again in another order: only a position tells.
+    That is `None`, except above a file that may be written again in another order, and a source with an offset of its
+    own: only a position tells.
     """
-    return first.at(0) if any(one.sealed for one in nodes_of(node)) else None
+    if any(one.sealed for one in nodes_of(node)):
+        return first.at(0)
+    return None if node.repeatable or not has_offset(position := first.at(0)) else position
 
 
 def repeated_ones(names: Sequence[Ticket]) -> set[Ticket]:

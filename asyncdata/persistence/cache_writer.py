@@ -4,7 +4,6 @@ continues."""
 from __future__ import annotations
 
 import json
-import secrets
 import time
 from contextlib import suppress
 from itertools import takewhile
@@ -22,6 +21,7 @@ from asyncdata.runtime.tickets import Position, Tickets
 from asyncdata.storage import BLOCK_BYTES, AppendFile, RandomFile, write_atomically
 from asyncdata.system import forks
 from asyncdata.system.checksum import has_checksum, with_checksum
+from asyncdata.system.crc32c import crc32c
 
 __all__ = ("CacheWriter", "begin_writing")
 
@@ -42,6 +42,7 @@ class CacheWriter:
         self.most = most  # bytes of a record
         self.readers = 0
         self.count = -1  # not known yet
+        self.checksum = None if heading.repeatable else 0
         self.complete = False
         self.mark = PositionMark(0, None)
         self.last: tuple[int, Tickets, int] | None = None  # how many elements, the tickets of the last, how many those
@@ -116,6 +117,8 @@ class CacheWriter:
             for count, data in framed([fresh.slice(self.count - number, len(fresh))]):
                 self.file.append(data)
                 self.count += count
+                if self.checksum is not None:
+                    self.checksum = crc32c(data, self.checksum)
             self.last = (self.count, fresh.tickets, len(fresh))
             if time.monotonic() - self.time > SECONDS:
                 self.write_mark()
@@ -150,8 +153,7 @@ class CacheWriter:
             if number != self.count or self.complete:
                 return
             size = self.file.size
-            run = None if self.heading.repeatable else secrets.randbits(48)
-            self.file.append(frame(EndMark(self.count, run).record()))
+            self.file.append(frame(EndMark(self.count, self.checksum).record()))
             if not self.publish():
                 self.file.truncate(size)  # the next epoch tries again
 
@@ -241,5 +243,5 @@ def headed(file: AppendFile) -> Header | None:
     """Return the header of a file, `None` if the machine stopped before that was on the disk."""
     with suppress(ResumeError):
         if (found := Header.read(str(AppendFile.partial(file.path)))) is not None:
-            return found._replace(run=None)
+            return found._replace(checksum=None)
     return None

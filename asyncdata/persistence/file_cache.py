@@ -26,7 +26,18 @@ from asyncdata.persistence.header import HEAD, TAIL, EndMark, Header, recorded_e
 from asyncdata.persistence.record_reader import decoded, elements_at
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
 from asyncdata.runtime.source_state import has_offset
-from asyncdata.runtime.tickets import END, ChildTickets, Ordinals, Position, Start, Ticket, WrappedTickets
+from asyncdata.runtime.tickets import (
+    END,
+    FRESH,
+    ChildTickets,
+    Ordinals,
+    Position,
+    Start,
+    Ticket,
+    WrappedTickets,
+    name_of,
+    plain,
+)
 from asyncdata.sources.tfrecord import RecordFile
 from asyncdata.sources.tfrecord_random_access import IndexCache
 from asyncdata.states import chosen_seeds
@@ -117,11 +128,10 @@ class FileCache(Unary):
             return self.input.open(scope.with_epoch(FIRST_EPOCH), want, start)
         stored, heading = self.stored_count, self.heading(self.path)
         if stored is None or heading is None:
-            return picked(self, scope, want, tickets)
-        named: list[tuple[int | None, int]] = [one if isinstance(one, tuple) else (None, one) for one in tickets]
-        if not {name for name, _ in named} <= {heading.number, heading.name(self.input)}:
-            raise self.written_again(heading.run is not None)
-        places = [place for _, place in named]
+            return self.written_first(scope, want, tickets)
+        if not {*map(name_of, tickets)} <= {heading.its_name, heading.name(self.input)}:
+            raise self.written_again(heading.checksum is not None)
+        places: list[int] = [*map(plain, tickets)]
         if max(places) >= stored or self.indexes.now(self.path).count != stored + 2:
             return self.searched(scope, want, tickets)
         spots = [(self.path, place + 1) for place in places]  # the first record is the heading
@@ -130,7 +140,7 @@ class FileCache(Unary):
     async def searched(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
         """Yield the elements with these numbers from a file that is damaged, as far as they can be found."""
         done = 0
-        async with aclosing(picked(self, scope, want, tickets)) as source:
+        async with aclosing(picked(self, scope, want, tickets, check=self.check_names)) as source:
             async for block in source:
                 done += len(block)
                 yield block
@@ -165,9 +175,29 @@ class FileCache(Unary):
     def resumable(self, heading: Header, place: CachePosition) -> Header:
         """Return the heading of a file, in which a run may continue at `place` if that is of the same order."""
         other = place.seeds is not None and [*map(list, place.seeds)] != [*map(list, heading.seeds)]
-        if other or (place.written != heading.run and place != BEGINNING):
-            raise self.written_again(place.written != heading.run)
+        if other or (place.written != heading.checksum and place != BEGINNING):
+            raise self.written_again(place.written != heading.checksum)
         return heading
+
+    async def written_first(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
+        """Yield the elements with these numbers, which those that may differ have once all are written."""
+        if self.input.in_order and not self.input.repeatable:
+            await self.write(self.run(scope, Demand(1024), FRESH))
+        find = picked(self, scope, want, tickets, check=self.check_names) if self.stored_count is None else None
+        async with aclosing(find or self.fetch(scope, want, tickets)) as source:
+            async for block in source:
+                yield block
+
+    async def write(self, source: Blocks) -> None:
+        """Read all elements, so that they are written."""
+        async with aclosing(source):
+            async for _ in source:
+                pass
+
+    def check_names(self, block: Block, tickets: Sequence[Ticket]) -> None:
+        """Raise `ResumeError` if a block is of another file than that of some tickets."""
+        if name_of(block.tickets[0]) not in {*map(name_of, tickets)}:
+            raise self.written_again(True)
 
     def written_again(self, varies: bool) -> ResumeError:
         why = (
@@ -181,17 +211,31 @@ class FileCache(Unary):
 
     def begun(self, scope: Scope, want: Demand, place: CachePosition) -> Blocks:
         """Yield all elements after a place, and write them, unless another process does."""
-        if place.written is not None or (place.done and not self.input.in_order):
-            raise ResumeError(
-                f"{self.path}: the state was taken while this file was read; the file is gone, and writing it again "
-                "may give other elements, or another order; restore the file, or start without the state"
-            )
+        if (place.written is not None or place.done) and not self.input.in_order:
+            raise self.gone()
         heading = Header.of(self.input, self.made_of)
         heading = heading if place.seeds is None else heading._replace(seeds=place.seeds)
         writing = begin_writing(self.path, heading, self.indexes.most)
         if writing is None:
             return self.read_or_run(scope, want, place, heading)
+        if place.written is not None:
+            return self.filled_first(writing, scope, want, place)
         return self.filled(writing, scope, want, place)
+
+    async def filled_first(self, writing: CacheWriter, scope: Scope, want: Demand, place: CachePosition) -> Blocks:
+        """Write the file again, and yield the elements after a place if they are the same as before."""
+        await self.write(self.filled(writing, scope, Demand(1024), BEGINNING))
+        if self.heading(self.path) is None:
+            raise self.gone()
+        async with aclosing(self.elements_after(scope, want, place)) as source:
+            async for block in source:
+                yield block
+
+    def gone(self) -> ResumeError:
+        return ResumeError(
+            f"{self.path}: the state was taken while this file was read; the file is gone, and writing it again may "
+            "give other elements, or another order; restore the file, or start without the state"
+        )
 
     def read_or_run(self, scope: Scope, want: Demand, place: CachePosition, own: Header) -> Blocks:
         """Yield what another process has written, or run the input in its order while another process writes."""
@@ -203,6 +247,8 @@ class FileCache(Unary):
         if self.heading(self.path) is not None:
             return self.elements_after(scope, want, place)
         header = header or own
+        if place.written is not None:
+            raise self.gone()
         if not (header.repeatable and own.repeatable):
             return self.passing(scope, want, Start(skip=place.done), place.done)
         source = self.resumable(header, place).seeded(self.input)
@@ -341,7 +387,7 @@ class FileCache(Unary):
                 tail = len(records) > head and isinstance(last := records[-1], bytes) and last.startswith((HEAD, TAIL))
                 part = self.elements(path, records[head : len(records) - tail], first)
                 number = first + len(part)
-                if tail and (short := self.checked(path, records[-1], EndMark(number, heading.run))):
+                if tail and (short := self.checked(path, records[-1], EndMark(number, heading.checksum))):
                     part = Block([*part.items, *short], Ordinals(first, number + 1), True)
                 if count >= 0:
                     part = part.slice(0, count - first)
@@ -390,7 +436,7 @@ class FileCache(Unary):
 
 def place_in(heading: Header) -> CachePosition:
     """Return the position of the first element of a file."""
-    return CachePosition(0, None, heading.seeds, heading.run)
+    return CachePosition(0, None, heading.seeds, heading.checksum)
 
 
 def size_of(block: Block) -> int:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from contextlib import suppress
-from hashlib import blake2b
 from itertools import count, zip_longest
 from typing import Any, Final, NamedTuple, Self
 
@@ -17,6 +16,7 @@ from asyncdata.runtime.json_text import parse_json
 from asyncdata.sources.file_list_digest import label_text
 from asyncdata.states import seeds_of, shares_of, with_seeds
 from asyncdata.storage import RandomFile
+from asyncdata.transforms.cache import hashed_name
 
 __all__ = ("HEAD", "TAIL", "EndMark", "Header", "recorded_end")
 
@@ -35,11 +35,11 @@ MOST: Final = 1 << 22
 
 
 class EndMark(NamedTuple):
-    """The last record of a complete file: how many elements it has; and a random number of the run that wrote it, if
-    another run may give others."""
+    """The last record of a complete file: how many elements it has; and the checksum of all, if another run may give
+    others."""
 
     elements: int
-    run: int | None = None
+    checksum: int | None = None
 
     def record(self) -> bytes:
         return TAIL + " ".join([str(part) for part in self if part is not None]).encode()
@@ -51,14 +51,14 @@ class EndMark(NamedTuple):
 
 class Header(NamedTuple):
     """A pipeline as text, its shares and seeds, whether it is repeatable, and hashes of what labels leave out; of a
-    complete file that is not repeatable also the number of its run."""
+    complete file that is not repeatable also the checksum of its elements."""
 
     plan: list[str]
     shares: list[list[int]]
     seeds: list[tuple[int, int]]
     repeatable: bool
     contents: list[str]
-    run: int | None = None
+    checksum: int | None = None
 
     @classmethod
     def of(cls, plan: Node, contents: Sequence[str]) -> Self:
@@ -68,7 +68,7 @@ class Header(NamedTuple):
 
     def record(self) -> bytes:
         """Return the heading as the first record of a file."""
-        parts = {name: part for name, part in self._asdict().items() if name != "run"}  # which is in the end mark
+        parts = {name: part for name, part in self._asdict().items() if name != "checksum"}  # which is in the end mark
         return HEAD + json.dumps(parts, separators=(",", ":")).encode()
 
     @classmethod
@@ -80,7 +80,7 @@ class Header(NamedTuple):
                 for offset, size in ((0, USUAL), (USUAL, MOST)):
                     parser.feed(file.read_at(offset, size))
                     if found := parser.parse(1):
-                        return cls.parse(path, found[0])._replace(run=run_of(recorded_end(path)))
+                        return cls.parse(path, found[0])._replace(checksum=checksum_in(recorded_end(path)))
         except FileNotFoundError:
             return None
         return cls.parse(path, b"")
@@ -114,14 +114,14 @@ class Header(NamedTuple):
                 raise another(path, f"the seed of step {place + 1} was {seed}, and is {chance.seed} now")
 
     @property
-    def number(self) -> int:
-        """A number that tells the elements from those of other runs and seeds."""
-        return int.from_bytes(blake2b(repr((self.run, [*map(list, self.seeds)])).encode(), digest_size=7).digest())
+    def its_name(self) -> int:
+        """The name of the elements, which tells them from those of other runs and seeds."""
+        return hashed_name(repr((self.checksum, [*map(list, self.seeds)])))
 
     def name(self, plan: Node) -> int | None:
-        """Return that number, or `None` if a plan gives the same elements in all runs."""
+        """Return that name, or `None` if a plan gives the same elements in all runs."""
         drawn = any(node.chance is not None and node.chance.drawn for node in nodes_of(plan))
-        return None if self.run is None and not drawn else self.number
+        return None if self.checksum is None and not drawn else self.its_name
 
     def seeded(self, plan: Node) -> Node:
         """Return the plan with the seeds that the elements were made with."""
@@ -155,8 +155,8 @@ def recorded_end(path: str) -> EndMark | None:
     return None
 
 
-def run_of(mark: EndMark | None) -> int | None:
-    return None if mark is None else mark.run
+def checksum_in(mark: EndMark | None) -> int | None:
+    return None if mark is None else mark.checksum
 
 
 def another(path: str, words: str) -> ResumeError:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 __all__ = (
     "END",
     "FRESH",
+    "NAMES",
     "NOTHING",
     "UNORDERED",
     "ChildTickets",
@@ -53,6 +54,8 @@ __all__ = (
     "encode",
     "encode_all",
     "encode_runs",
+    "is_named",
+    "name_of",
     "natural",
     "plain",
     "replaying",
@@ -64,6 +67,10 @@ Position: TypeAlias = Any
 
 END: Final = "end"
 """The position after everything."""
+
+NAMES: Final = -(1 << 40)
+"""No name is a greater number, and nothing is counted by smaller ones. A name tells stored elements from those of
+another run; nothing else depends on it, such as random numbers of an element."""
 
 UNORDERED: Final = "unordered"
 """The key of the position of a step without order. Its elements to repeat are not those that a later step repeats, as
@@ -678,7 +685,20 @@ def decode(encoded: Any, within: bool = False) -> Ticket:
 
 
 def plain(ticket: Any) -> Any:
-    """Return a ticket or a path of tickets as nested tuples: hashable, and independent of the blocks of elements."""
+    """Return a ticket or a path of tickets as nested tuples: hashable, and independent of the blocks of elements and of
+    the run that stored these."""
     if not isinstance(ticket, (tuple, list, Tickets)):
         return ticket
-    return tuple([plain(part) for part in cast("Sequence[Any]", ticket)])
+    parts = tuple([plain(part) for part in cast("Sequence[Any]", ticket)])
+    return parts[1] if is_named(parts) else parts
+
+
+def is_named(ticket: Any) -> bool:
+    """Return whether this is the ticket of a stored element: the name of what stores it, and its number there."""
+    parts = cast("tuple[Any, ...]", ticket)
+    return isinstance(ticket, tuple) and len(parts) == 2 and type(parts[0]) is int and parts[0] <= NAMES
+
+
+def name_of(ticket: Any) -> int | None:
+    """Return the name of what stores an element, `None` if it has none."""
+    return ticket[0] if is_named(ticket) else None

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, field, replace
+from hashlib import blake2b
+from operator import itemgetter
 from typing import Any, Final, TypeAlias
 
 from asyncdata.elements.isolation import ISOLATED, isolate, isolated
 from asyncdata.elements.structure import nbytes
-from asyncdata.errors import StageError
+from asyncdata.errors import ResumeError, StageError
 from asyncdata.executors.process.exceptions import copied_failure
 from asyncdata.executors.scope import Scope
-from asyncdata.graph.node import PHYSICAL, Node, Unary, picked
+from asyncdata.graph.node import PHYSICAL, Node, Unary, beginning, picked
 from asyncdata.graph.stages import Opener, Rerun
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
 from asyncdata.runtime.tickets import (
     END,
     FRESH,
+    NAMES,
     ChildTickets,
     Ordinals,
     Position,
@@ -25,6 +29,7 @@ from asyncdata.runtime.tickets import (
     Ticket,
     Tickets,
     WrappedTickets,
+    name_of,
     natural,
     plain,
 )
@@ -51,7 +56,11 @@ class MemoryCache:
     read an element adds it.
     """
 
-    def __init__(self, max_bytes: int | None = None) -> None:
+    def __init__(self, max_bytes: int | None = None, begin: Position = None) -> None:
+        self.begin = begin
+        """Where the input began, if only a position tells."""
+        self.order: int | None = None
+        """A hash of the tickets of all elements, if another run may have others."""
         self.items: list[Any] = []
         self.odd: set[int] = set()
         """Where there is no element: a hole, or a failure of an input that could not make it again."""
@@ -65,6 +74,13 @@ class MemoryCache:
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle it empty: another process caches its own elements."""
         return MemoryCache, (self.max_bytes,)
+
+    def named(self) -> tuple[int | None, CachePosition]:
+        """Return a number that tells the elements from those of another run, and the position of the first; no number
+        if each run gives the same."""
+        known = [self.begin, self.order]
+        name = None if known == [None, None] else hashed_name(json.dumps(known))
+        return name, CachePosition(begin=self.begin, order=self.order)
 
     def offer(self, position: int, block: Block, again: bool | None) -> None:
         """Add the elements of `block`, from number `position` on, if they follow the cached ones and fit.
@@ -104,7 +120,8 @@ class MemoryCache:
         """Return where the input continues at number `position`: at once if that is after the cached elements."""
         with self.lock:
             if self.last is None or position != len(self.items):
-                return Start(skip=position)
+                start = Start.of(self.begin)
+                return replace(start, skip=start.skip + position)
             tickets, place = self.last
             return Start.of(tickets.at(place))
 
@@ -140,6 +157,7 @@ class MemoryCache:
         with self.lock:
             if other.complete and not self.complete:
                 self.items, self.odd, self.complete = other.items, other.odd, True
+                self.begin, self.order = other.begin, other.order
 
     def finish(self, position: int) -> None:
         """Record that the input ended after `position` elements."""
@@ -162,7 +180,7 @@ class BeyondTickets:
         if self.position != position:
             await self.aclose()
         if self.source is None:
-            self.source = self.start(self.store.resume_point(position) if position else FRESH)
+            self.source = self.start(self.store.resume_point(position))
         block = await anext(self.source, None)
         self.position = position + len(block or ())
         return block
@@ -202,30 +220,70 @@ class Cache(Unary):
     def stage(self) -> Rerun:
         return Rerun(self.blocks, waits=False)
 
+    def replay_then_run(self, scope: Scope, want: Demand, start: Start) -> Blocks:
+        if start.position != END:
+            self.begin_at(self.parse_position(start.position, CachePosition.of).begin)
+        return super().replay_then_run(scope, want, start)
+
+    def begin_at(self, begin: Position) -> None:
+        """Have the cache filled from where the input began in an earlier run, if it is empty."""
+        if begin is not None and not self.store.items:
+            self.store.begin = begin
+
     def fetch(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
-        if isinstance(tickets[0], tuple):
+        if isinstance(tickets[0], tuple) and tickets[0][0] == FIRST:
             return self.input.open(first_of_all(scope), want, Start(END, [ticket for _, ticket in tickets]))
-        return picked(self, scope, want, tickets)
+        return self.by_number(scope, want, tickets)
+
+    async def by_number(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
+        """Yield elements by their numbers, which those without a fixed order have when all have come."""
+        if not (self.input.in_order or self.store.complete):
+            async with aclosing(self.run(scope, Demand(1024), FRESH)) as source:
+                async for _ in source:
+                    pass
+        async with aclosing(picked(self, scope, want, tickets, check=self.check_names)) as found:
+            async for block in found:
+                yield block
+
+    def check_names(self, block: Block, tickets: Sequence[Ticket]) -> None:
+        """Raise `ResumeError` if a block is of another cache than that of some tickets."""
+        if name_of(block.tickets[0]) not in {*map(name_of, tickets)}:
+            raise self.refilled()
+
+    def refilled(self) -> ResumeError:
+        return ResumeError(
+            f"{self.label()} had other elements when the state was saved, as the steps before it do not give the same "
+            "in each run: start without the state; the elements of cache(filename) stay"
+        )
 
     async def blocks(self, scope: Scope, opener: Opener, want: Demand, position: Position) -> Blocks:
         """Yield the cached elements, then the rest of the input."""
         place = self.parse_position(position, CachePosition.of)
+        self.begin_at(place.begin)
         if place.input is not None:
             passing = self.passing(opener(first_of_all(scope), want, Start.of(place.input)))
         elif self.input.in_order or self.store.complete:
-            passing = self.ordered(scope, opener, want, place.done)
+            passing = self.ordered(scope, opener, want, place)
         else:
-            passing = self.unordered(scope, opener, want, place.done)
+            passing = self.unordered(scope, opener, want, place)
         async with aclosing(passing):
             async for block in passing:
                 yield block
 
-    async def ordered(self, scope: Scope, opener: Opener, want: Demand, done: int) -> Blocks:
-        """Yield all but the first `done` elements; those that are not cached are read, and added to the cache."""
-        shared = self.input.repeatable or self.store.complete
-        store = self.store if shared else MemoryCache(self.store.max_bytes)
-        again = self.input.random_access if shared else None
-        position = min(done, len(store.items))
+    def store_for(self, place: CachePosition) -> MemoryCache:
+        """Return the cache of a run from a place on: one of its own, if it began elsewhere, or may give others."""
+        begin = self.store.begin if place.begin is None else place.begin
+        if begin != self.store.begin or not (self.input.repeatable or self.store.complete):
+            return MemoryCache(self.store.max_bytes, begin)
+        if place.order is not None and place.order != self.store.order:
+            raise self.refilled()
+        return self.store
+
+    async def ordered(self, scope: Scope, opener: Opener, want: Demand, place: CachePosition) -> Blocks:
+        """Yield the elements after a place; those that are not cached are read, and added to the cache."""
+        store, done = self.store_for(place), place.done
+        again = self.input.random_access if store is self.store else None
+        position, named = min(done, len(store.items)), store.named()
         async with aclosing(BeyondTickets(store, lambda start: opener(first_of_all(scope), want, start))) as beyond:
             while True:
                 complete = store.complete  # asked first: others fill it meanwhile
@@ -238,13 +296,22 @@ class Cache(Unary):
                     block = None if complete else await beyond.read(position)
                     if block is None:
                         break
+                    if not position and store.begin is None:
+                        store.begin = self.beginning(block.tickets)
+                        named = store.named()
                     store.offer(position, block, again)
                     block = isolated_block(block)
                 first, position = position, position + len(block)
                 if position > done:
-                    yield numbered(block, first).slice(max(0, done - first), len(block))
+                    yield numbered(block, first, *named).slice(max(0, done - first), len(block))
         store.finish(position)
         self.store.adopt(store)
+
+    def beginning(self, first: Tickets) -> Position:
+        """Return where the input began; a source that cannot tell is run again."""
+        with suppress(ResumeError):
+            return beginning(self.input, first)
+        return None
 
     async def tried(self, store: MemoryCache, position: int, opener: Opener, scope: Scope) -> Block:
         """Read one element again that failed before, and cache it if it succeeds."""
@@ -257,32 +324,47 @@ class Cache(Unary):
             store.replace_failure(position, block.items[0])
         return isolated_block(block)
 
-    async def unordered(self, scope: Scope, opener: Opener, want: Demand, done: int) -> Blocks:
+    async def unordered(self, scope: Scope, opener: Opener, want: Demand, place: CachePosition) -> Blocks:
         """Yield an input without a fixed order, and cache it in the order of its tickets, which is the same in every
-        run."""
-        store = MemoryCache(self.store.max_bytes)
-        cached: list[tuple[Ticket, Block]] = []
-        async with aclosing(self.passing(opener(first_of_all(scope), want, FRESH))) as source:
-            async for block in source:
+        run of the same elements."""
+        store = MemoryCache(self.store.max_bytes, self.store.begin)
+        cached: list[tuple[str, Block]] = []
+        source = opener(first_of_all(scope), want, Start.of(store.begin))
+        async with aclosing(source):
+            async for made in source:
+                if not cached and store.begin is None:
+                    store.begin = self.beginning(made.tickets)
+                block = in_passing(made)
                 own = Block([*map(again_if_failed, block.items)], block.tickets, True) if block.failed else block
-                cached += [(plain(own.tickets[i]), own.slice(i, i + 1)) for i in range(len(own))]
-                if done == 0:
+                cached += [(repr(plain(own.tickets[i])), own.slice(i, i + 1)) for i in range(len(own))]
+                if place == STORED:
                     yield isolated_block(block)
-        for position, (_, block) in enumerate(sorted(cached, key=lambda pair: repr(pair[0]))):
+        cached.sort(key=itemgetter(0))
+        for position, (_, block) in enumerate(cached):
             store.offer(position, block, None)
+        store.order = hashed_name(*map(itemgetter(0), cached))
         store.finish(len(cached))
         self.store.adopt(store)
-        if done:
-            async with aclosing(self.ordered(scope, opener, want, done)) as source:
+        if place != STORED:
+            async with aclosing(self.ordered(scope, opener, want, place)) as source:
                 async for block in source:
                     yield block
 
     async def passing(self, source: Blocks) -> Blocks:
-        """Yield elements as they come, for the first time: a state holds the position of the input."""
+        """Yield elements as they come, for the first time."""
         async with aclosing(source):
             async for block in source:
-                tickets = ChildTickets(FIRST, block.tickets, lambda position: CachePosition(0, position).position())
-                yield Block(block.items, tickets, block.failed)
+                yield in_passing(block)
+
+
+def in_passing(block: Block) -> Block:
+    """Return a block with tickets that hold the position of the input."""
+    return block.ticketed(ChildTickets(FIRST, block.tickets, lambda position: CachePosition(0, position).position()))
+
+
+def hashed_name(*words: str) -> int:
+    """Return the name of stored elements that depends on all of some words."""
+    return NAMES - int.from_bytes(blake2b("\n".join(words).encode(), digest_size=6).digest())
 
 
 def first_of_all(scope: Scope) -> Scope:
@@ -310,19 +392,23 @@ Seeds: TypeAlias = Sequence[Sequence[int]] | None
 @dataclass(frozen=True)
 class CachePosition:
     """How many elements are done; the input's position while it is read for the first time, if another run may give
-    others; the seeds of the elements in a file, and in which run it was written."""
+    others; the seeds of the elements in a file, and in which run it was written; of those in memory where the input
+    began, and a hash of their tickets."""
 
     done: int = 0
     input: Position = None
     seeds: Seeds = None
     written: int | None = None
+    begin: Position = None
+    order: int | None = None
 
     def position(self) -> Position:
         """Return the form that `of` parses."""
         place: dict[str, Any] = {"done": self.done, "input": self.input}
         if self.seeds:
             place["seeds"] = [list(pair) for pair in self.seeds]
-        return place if self.written is None else {**place, "written": self.written}
+        more = {"written": self.written, "begin": self.begin, "order": self.order}
+        return place | {name: value for name, value in more.items() if value is not None}
 
     @staticmethod
     def of(position: Position) -> CachePosition:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 import time
 from collections import deque
 from collections.abc import AsyncIterable, Callable, Generator, Iterable, Mapping
@@ -318,6 +319,7 @@ class ChannelQueue:
     """The content of a channel. Its lock is held for a few instructions, and never while waiting."""
 
     def __init__(self, max_items: int, max_bytes: int, limit: LagLimit | None) -> None:
+        self.id = secrets.token_hex(8)
         self.max_items = max_items
         self.max_bytes = max_bytes
         self.limit = limit

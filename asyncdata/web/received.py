@@ -15,7 +15,7 @@ from asyncdata.executors.scope import Scope
 from asyncdata.graph.node import ELSEWHERE, Node
 from asyncdata.graph.stages import Produce
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
-from asyncdata.runtime.tickets import Ordinals, Position, Ticket
+from asyncdata.runtime.tickets import Ordinals, Position, Ticket, Tickets, WrappedTickets
 from asyncdata.web.channel import Channel, Taken, queue_of
 from asyncdata.web.pace import ChannelReader
 from asyncdata.web.schema import Schema
@@ -102,9 +102,16 @@ class Received(Node):
             "state; start without it, or use a DurableChannel"
         )
 
+    def tickets(self, start: int, stop: int) -> Tickets:
+        """Return the tickets of items, whose positions are of this channel alone."""
+        channel = queue_of(self.channel).id
+        return WrappedTickets(
+            Ordinals(start, stop), lambda _, number: {"state": channel, "skip": number, "number": number}
+        )
+
     def block(self, taken: Taken) -> Block:
         """Return items of the declared type, each with a failure in its place if it is none."""
-        tickets = Ordinals(taken.start, taken.start + len(taken.items))
+        tickets = self.tickets(taken.start, taken.start + len(taken.items))
         found, records = taken.items, taken.records
         if records is not None:
             if self.schema is None or self.schema.records is records:
@@ -143,4 +150,4 @@ class Received(Node):
             if queue.error is not None:
                 number = queue.sent
                 failure = noted(queue.error, self.label(), number, of_source=True)
-                yield Block([failure], Ordinals(number, number + 1), type(failure) is Failure)
+                yield Block([failure], self.tickets(number, number + 1), type(failure) is Failure)

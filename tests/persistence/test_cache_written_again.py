@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import random
 from collections.abc import AsyncIterator, Callable, Iterator
 from itertools import count as counting
@@ -123,9 +122,52 @@ def test_the_file_of_an_input_that_differs_is_needed(tmp_path: Path, name: str) 
         next(elements)
         state = elements.state_dict()
     path.unlink()
-    with pytest.raises(ad.ResumeError, match="the file is gone"):
+    with pytest.raises(ad.ResumeError, match="the file is gone|written again"):
         list(make().cache(path).iterate(state=state))
-    assert os.listdir(tmp_path) == []
+
+
+SAME_ORDER = [name for name in STEPS if name != "shuffle by number"]
+
+
+@pytest.mark.parametrize("name", SAME_ORDER)
+@pytest.mark.parametrize("written", [False, True])
+def test_a_file_of_the_same_elements_will_do(tmp_path: Path, name: str, written: bool) -> None:
+    """A generator may give others; if it does not, the file is the same, and may be gone too."""
+    path = tmp_path / "kept"
+
+    def build() -> ad.Dataset[Any]:
+        return STEPS[name](ad.Dataset.from_generator(lambda: iter(range(COUNT))).cache(path))
+
+    list(build())
+    with build().iterate() as elements:
+        first = [plain(next(elements)) for _ in range(4)]
+        state = json.loads(json.dumps(elements.state_dict()))
+        rest = [*map(plain, elements)]
+    assert len(first) == 4
+    path.unlink()
+    if written:
+        list(build())
+    assert sorted(map(repr, map(plain, build().iterate(state=state)))) == sorted(map(repr, rest))
+
+
+def test_random_numbers_of_an_element_do_not_depend_on_what_else_is_stored(tmp_path: Path) -> None:
+    found: list[list[float]] = []
+    for count in (COUNT, COUNT + 1):
+        base = ad.Dataset.from_iterable(iter(range(count))).cache(tmp_path / str(count))
+        list(base)
+        found.append(list(base.map(lambda x, rng: rng.random(), rng=True, seed=1)))
+    assert found[0] == found[1][:COUNT]
+
+
+def test_a_message_names_an_element_by_its_number(tmp_path: Path) -> None:
+    ds = ad.Dataset.from_generator(lambda: iter([1, 0])).cache(tmp_path / "kept").map(lambda x: 1 // x)
+    for _ in range(2):
+        with ds.iterate() as elements:
+            assert next(elements) == 1
+            with pytest.raises(ZeroDivisionError) as caught:
+                next(elements)
+        assert caught.value.__notes__[0].endswith(", element 1")
+        list(ds.ignore_errors())
 
 
 def test_a_file_of_a_seed_needs_not_be_the_same(tmp_path: Path) -> None:
@@ -220,7 +262,7 @@ async def out_of_turn(number: int) -> int:
     return number
 
 
-def test_a_file_without_the_number_of_its_run_is_read(tmp_path: Path) -> None:
+def test_a_file_without_a_checksum_of_all_is_read(tmp_path: Path) -> None:
     """As one of an earlier version; another one that takes its place is told from it."""
     path, make = tmp_path / "kept", INPUTS["a generator"]
     whole = list(written_anew(path, make))
