@@ -112,7 +112,7 @@ def test_threads_of_openblas_do_not_count() -> None:
 
 def test_tensorflow_and_others_with_threads_are_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
     given: list[str] = []
-    monkeypatch.setattr(spawn.BASE, "set_forkserver_preload", lambda names: given.extend(names))  # type: ignore[misc]
+    monkeypatch.setattr(spawn, "tell_server", given.extend)
     spawn.preload({"own"}, ["tensorflow.data", "torch.nn", "polars"])
     assert "own" in given
     assert [name for name in given if name.partition(".")[0] in ("tensorflow", "polars")] == []

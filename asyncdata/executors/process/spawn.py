@@ -215,7 +215,9 @@ def without_server() -> None:
     """Forget the fork server in a fork of this process: it is not that one's child, and would be refused there."""
     server: Any = getattr(sys.modules.get("multiprocessing.forkserver"), "_forkserver", None)
     if server is not None:
+        modules = server._preload_modules  # noqa: SLF001
         server.__init__()
+        server.set_forkserver_preload(modules)
 
 
 if hasattr(os, "register_at_fork"):
@@ -283,15 +285,27 @@ def preload(modules: set[str], installed: Sequence[str] = ()) -> None:
         PRELOADED[:] = [one for one in installed if one not in REFUSED and one.partition(".")[0] not in THREADED]
     package = __package__ or ""
     watched = [f"{package}.preload_begins", *PRELOADED, f"{package}.preload_ends"] if PRELOADED else []
-    BASE.set_forkserver_preload(
-        [f"{package}.worker", "asyncdata.process_engine.server", *OFTEN, *sorted(modules), *watched]
-    )
+    tell_server([f"{package}.worker", "asyncdata.process_engine.server", *OFTEN, *sorted(modules), *watched])
+
+
+TOLD: Final[list[str]] = []
+"""The modules that the server was told last to import."""
+CHOSEN: Final[list[str]] = []
+"""Those among them that the program had told it, by `multiprocessing.set_forkserver_preload`."""
+
+
+def tell_server(modules: list[str]) -> None:
+    """Have a server that is started next import these modules, behind those that the program has chosen."""
+    module: Any = importlib.import_module("multiprocessing.forkserver")
+    names: list[str] = module._forkserver._preload_modules  # noqa: SLF001
+    if names != TOLD:
+        CHOSEN[:] = [] if names == ["__main__"] else names  # which is multiprocessing's own choice
+    TOLD[:] = [*CHOSEN, *modules]
+    BASE.set_forkserver_preload([*TOLD])
 
 
 def give_up_preloading() -> None:
     """Have a server that is started next import no installed modules: one of them may be why the last one has ended."""
-    server: Any = getattr(sys.modules.get("multiprocessing.forkserver"), "_forkserver", None)
-    names: list[str] = getattr(server, "_preload_modules", [])
     if PRELOADED:
         REFUSED.update(PRELOADED)
-        BASE.set_forkserver_preload([name for name in names if name not in REFUSED and "preload_" not in name])
+        tell_server([name for name in TOLD[len(CHOSEN) :] if name not in REFUSED and "preload_" not in name])

@@ -78,6 +78,46 @@ def test_a_child_of_a_process_that_has_a_fork_server_starts_its_own() -> None:
     assert done.returncode == 0, done.stderr
 
 
+def preloaded() -> list[str]:
+    """Return the modules that the server is told to import."""
+    return SERVER._preload_modules  # noqa: SLF001
+
+
+@forkserver
+def test_the_server_imports_what_the_program_has_told_it_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SERVER, "_preload_modules", ["__main__"])
+    for name in ("PRELOADED", "TOLD", "CHOSEN"):
+        monkeypatch.setattr(spawn, name, [])
+    monkeypatch.setattr(spawn, "REFUSED", set())
+    for own in ([], ["one", "two"], ["three"]):
+        if own:
+            SERVER.set_forkserver_preload(own)
+        for _ in "ab":
+            spawn.preload({"of.a.function"})
+            assert preloaded()[: len(own)] == own
+            assert preloaded()[len(own)].startswith("asyncdata.")
+            assert preloaded()[-1] == "of.a.function"
+        spawn.preload(set(), own)
+        spawn.give_up_preloading()
+        assert preloaded()[: len(own) + 1] == [*own, "asyncdata.executors.process.worker"]
+
+
+TOLD_BEFORE_FORK = """
+import multiprocessing.forkserver, os
+multiprocessing.set_forkserver_preload(["one"])
+import asyncdata.executors.process.spawn
+if child := os.fork():
+    raise SystemExit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+assert multiprocessing.forkserver._forkserver._preload_modules == ["one"]
+"""
+
+
+@forkserver
+def test_a_forked_child_has_its_server_import_what_the_program_has_told() -> None:
+    done = subprocess.run([sys.executable, "-c", TOLD_BEFORE_FORK], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
 def test_a_process_is_told_nothing_of_the_main_module_on_windows(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
