@@ -38,8 +38,21 @@ def samplers(sampler: Any, path: str = "sampler", seen: set[int] | None = None) 
     seen.add(id(sampler))
     yield path, sampler
     for name, value in getattr(sampler, "__dict__", {}).items():
-        if isinstance(value, torch.utils.data.Sampler) or "sampler" in name:
+        for place, one in several_samplers(value).items():
+            yield from samplers(one, f"{path}.{name}.{place}", seen)
+        if isinstance(value, torch.utils.data.Sampler) or ("sampler" in name and hasattr(value, "__dict__")):
             yield from samplers(value, f"{path}.{name}", seen)
+
+
+def several_samplers(value: Any) -> dict[Any, Any]:
+    """Return the samplers of a list, tuple or dict of samplers by their places or keys; nothing of any other value."""
+    if not isinstance(value, (list, tuple, dict)) or not value:
+        return {}
+    mapping = cast("dict[Any, Any]", value) if isinstance(value, dict) else None
+    parts = cast("list[Any]", value) if mapping is None else [*mapping.values()]
+    if not all(isinstance(one, torch.utils.data.Sampler) for one in parts):
+        return {}
+    return dict(enumerate(parts)) if mapping is None else mapping
 
 
 def attributes(sampler: Any) -> Iterator[Attribute]:
