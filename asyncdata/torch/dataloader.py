@@ -20,9 +20,8 @@ from asyncdata.statistics.statistics import Statistics
 from asyncdata.statistics.table import memory
 from asyncdata.torch.epoch import VERSION, Epoch, InlineEpoch, WorkerEpoch, position_from_json, state_before_first
 from asyncdata.torch.epoch_meter import EpochMeter
-from asyncdata.torch.index_batches import BatchSampler, is_within
+from asyncdata.torch.index_batches import BatchSampler, attributes_of, is_within
 from asyncdata.torch.internals import Base, base_fields, check_supported, pinned, pins
-from asyncdata.torch.sampler_attributes import SamplerAttributes
 from asyncdata.torch.torchdata_states import is_of_torchdata, state_of_torchdata
 from asyncdata.torch.worker_process import LoaderWorker, workers_of
 from asyncdata.torch.worker_run import RunSetup, WorkerPosition
@@ -113,7 +112,7 @@ class DataLoader(Base, Generic[T]):
         self._latest: Epoch[T] | None = None
         self._loaded: Mapping[str, Any] | None = None
         self._skipped = 0
-        self.sampler_attributes = SamplerAttributes(self.index_sampler, dataset)
+        self.sampler_attributes = attributes_of(self.index_sampler, dataset)
 
     def __iter__(self) -> Epoch[T]:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Begin the next epoch, or continue in that of a loaded state."""
@@ -148,7 +147,7 @@ class DataLoader(Base, Generic[T]):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self.sampler_attributes = SamplerAttributes(self.index_sampler, self.dataset)
+        self.sampler_attributes = attributes_of(self.index_sampler, self.dataset)
 
     @property
     def epoch(self) -> int:
@@ -283,9 +282,10 @@ class DataLoader(Base, Generic[T]):
         return pinned(data) if self._pins else data
 
     def _check_again(self, number: int) -> None:
-        """Raise if a second epoch is to begin of a sampler that can be iterated only once."""
+        """Raise if a second epoch is to begin of a sampler that can be iterated only once, such as a generator."""
         samplers = [self.index_sampler, getattr(self.index_sampler, "sampler", None)]
-        if number and self._latest is not None and any(isinstance(one, Iterator) for one in samplers):
+        once = [one for one in samplers if isinstance(one, Iterator) and not hasattr(one, "__dict__")]
+        if number and self._latest is not None and once:
             raise PlanError(
                 f"epoch {number} cannot begin: the sampler is an iterator, which can be read only once; give an "
                 "iterable that starts again, such as a list or a Sampler"

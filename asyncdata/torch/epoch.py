@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import weakref
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
 from itertools import count as counting
 from typing import Any, Final, Generic, Self, TypeVar, cast
@@ -25,6 +25,7 @@ from asyncdata.torch.generators import states_from_json, states_to_json
 from asyncdata.torch.held_state import MOST_STATE
 from asyncdata.torch.index_batches import IndexBatches, is_within, unread
 from asyncdata.torch.internals import is_iterable
+from asyncdata.torch.sampler_attributes import samplers
 from asyncdata.torch.worker_process import FUNCTIONS, LoaderWorker, wait_for_any
 from asyncdata.torch.worker_run import (
     ENDED,
@@ -120,6 +121,7 @@ class Epoch(Generic[T]):
                 return self.batch()
         except StopIteration:
             self.ended = True
+            self.check_sampler()
             self.record("end")
             self.meter.times.end()
             self.meter.clock.end()
@@ -127,6 +129,15 @@ class Epoch(Generic[T]):
         except Exception as error:
             self.meter.times.raises(error)
             raise
+
+    def check_sampler(self) -> None:
+        """Raise if a sampler that is its own iterator is empty in a later epoch."""
+        own = [one for _, one in samplers(self.indices.sampler) if isinstance(one, Iterator)]
+        if self.epoch and not self.indices.taken and own:
+            raise PlanError(
+                f"epoch {self.epoch} has no batch: the sampler, a {type(own[0]).__name__}, is an iterator and has "
+                "ended; let its __iter__ begin anew"
+            )
 
     def finished(self, data: Any) -> Any:
         """Return a batch as the loop gets it: on the device, if there is one."""

@@ -22,6 +22,7 @@ __all__ = (
     "generators_in",
     "generators_of",
     "global_states",
+    "made_from",
     "mark_of_globals",
     "restore",
     "set_global_states",
@@ -127,6 +128,16 @@ def wrapped(value: object) -> Any:
     if isinstance(value, KINDS[2:]):
         return NumPyGenerator(value)
     return None
+
+
+def made_from(state: Any) -> Any:
+    """Return a generator of the kind that has such a state, for a sampler that has not made its own yet."""
+    if isinstance(state, str):
+        return torch.Generator()
+    if isinstance(state, list):
+        return random.Random()
+    bits = {kind.__name__: kind for kind in np.random.BitGenerator.__subclasses__()}[state["bit_generator"]]()
+    return np.random.RandomState(bits) if "gauss" in state else np.random.Generator(bits)
 
 
 def generators_of(sampler: object, given: object) -> dict[str, Any]:

@@ -12,12 +12,12 @@ from zlib import crc32
 
 from asyncdata.errors import ResumeError
 from asyncdata.runtime.state_values import from_json_value, to_json_value
-from asyncdata.torch.generators import generators_of, restore, snapshot
+from asyncdata.torch.generators import generators_of, made_from, restore, snapshot
 from asyncdata.torch.internals import BaseSampler, torch
-from asyncdata.torch.sampler_attributes import SamplerAttributes, rank_of_process, samplers
+from asyncdata.torch.sampler_attributes import SamplerAttributes, checksum, rank_of_process, samplers
 from asyncdata.torch.worker_run import is_stateful
 
-__all__ = ("BatchSampler", "IndexBatches", "is_within", "unread")
+__all__ = ("BatchSampler", "IndexBatches", "attributes_of", "is_within", "unread")
 
 
 class BatchSampler(BaseSampler):
@@ -65,7 +65,7 @@ class IndexBatches:
 
     def __init__(self, loader: Any, seed: int | None, saved: Mapping[str, Any] | None) -> None:
         self.sampler = loader.index_sampler
-        _, self.owner = stateful_part(self.sampler)
+        self.owner_path, self.owner = stateful_part(self.sampler)
         self.after_first: Any = None
         """The sampler's own state when one batch had been taken."""
         self.given_generator = loader.generator
@@ -102,13 +102,12 @@ class IndexBatches:
                 f"the sampler {type(self.sampler).__name__} had changed {', '.join(saved['lost'])}, which the state "
                 "does not hold, so later epochs would be others: give the sampler state_dict and load_state_dict"
             )
+        self.make_generators(saved["generators"])
         if saved["sampler"] is not None and not self.is_new(saved):
             self.load_sampler(saved["sampler"])
         self.attributes.take_seeds(saved.get("seeds", {}), saved.get("rank"))
         self.attributes.set(saved["attributes"])
-        self.take_generator(saved["generators"])
-        place = 0 if is_within(saved) else -1
-        restore(self.generators, {name: both[place] for name, both in saved["generators"].items()})
+        self.set_generators(saved["generators"], 0 if is_within(saved) else -1)
 
     def is_new(self, saved: Mapping[str, Any]) -> bool:
         """Return whether the sampler is as it was before the first epoch: one that were loaded would begin no epoch."""
@@ -125,13 +124,25 @@ class IndexBatches:
             )
         self.owner.load_state_dict(from_json_value(state))
 
-    def take_generator(self, saved: Mapping[str, Any]) -> None:
-        """Give a random sampler without a generator one if the state has one for it: that of torchdata's sampler."""
-        for path, one in samplers(self.sampler):
-            name = f"{path}.generator"
-            if name in saved and name not in self.generators and isinstance(one, torch.utils.data.RandomSampler):
-                one.generator = torch.Generator()
-                self.generators = generators_of(self.sampler, self.given_generator)
+    def make_generators(self, saved: Mapping[str, Any]) -> None:
+        """Give samplers the generators of the state that they have not made yet, as they do when they are iterated.
+
+        Torchdata's random sampler always has one.
+        """
+        owners = dict(samplers(self.sampler))
+        for path in saved.keys() - self.generators.keys():
+            owner, _, name = path.rpartition(".")
+            if owner in owners and getattr(owners[owner], name, None) is None:
+                setattr(owners[owner], name, made_from(saved[path][0]))
+        self.generators = generators_of(self.sampler, self.given_generator)
+
+    def set_generators(self, saved: Mapping[str, Any], place: int) -> None:
+        """Set generators to their states at a place of the state. A sampler with a state of its own, which may make
+        them from that, need not have the same ones."""
+        own, common = f"{self.owner_path}.", saved.keys() & self.generators.keys()
+        states = {name: both[place] for name, both in saved.items() if name in common or not name.startswith(own)}
+        found = {name: one for name, one in self.generators.items() if name in common or not name.startswith(own)}
+        restore(found, states)
 
     def __next__(self) -> Any:
         try:
@@ -173,7 +184,7 @@ class IndexBatches:
                 f"the sampler {type(self.sampler).__name__} does not give again the batches that it had given when the "
                 f"state was saved: {self.changes(saved)}"
             )
-        restore(self.generators, {name: both[-1] for name, both in saved["generators"].items()})
+        self.set_generators(saved["generators"], -1)
         return kept
 
     def changes(self, saved: Mapping[str, Any]) -> str:
@@ -189,7 +200,8 @@ class IndexBatches:
 
     def state(self, ended: bool, not_given: Mapping[int, Any]) -> dict[str, Any]:
         """Return what `take_again` needs, or what the next epoch needs if this one has ended."""
-        now = snapshot(self.generators)
+        # by then a sampler may have made its generators; before, it makes them again
+        now = snapshot(generators_of(self.sampler, self.given_generator) if ended else self.generators)
         both = {
             name: [now[name]] if ended or now[name] == self.start[name] else [self.start[name], now[name]]
             for name in now
@@ -211,7 +223,10 @@ class IndexBatches:
         now = None if self.owner is None or self.taken < 2 else to_json_value(self.owner.state_dict())
         if now is None or now == self.after_first:
             return {}
-        return {"now": now, "indices": [[number, to_json_value(plain(index))] for number, index in not_given.items()]}
+        with suppress(TypeError):  # of objects: such a sampler must give them again
+            indices = [[number, to_json_value(plain(index))] for number, index in not_given.items()]
+            return {"now": now, "indices": indices}
+        return {}
 
 
 def sizes_of(loader: Any) -> dict[str, Any]:
@@ -233,10 +248,15 @@ def stateful_part(sampler: Any) -> tuple[str, Any]:
     return next((one for one in samplers(sampler) if is_stateful(one[1])), ("", None))
 
 
+def attributes_of(sampler: Any, dataset: Any) -> SamplerAttributes:
+    """Return the attributes of a sampler, to be compared later."""
+    return SamplerAttributes(sampler, dataset, stateful_part(sampler)[0])
+
+
 def sampler_state(sampler: Any, attributes: SamplerAttributes) -> dict[str, Any]:
     """Return the state of a sampler, and the attributes that have changed of what has none, as JSON values."""
-    path, owner = stateful_part(sampler)
-    changed, lost = attributes.changed(path)
+    _, owner = stateful_part(sampler)
+    changed, lost = attributes.changed()
     seeds = {"seeds": attributes.seeds, "rank": rank_of_process()} if attributes.seeds and owner is None else {}
     state = None if owner is None else to_json_value(owner.state_dict())
     return {"sampler": state, "attributes": changed, "lost": lost, **seeds}
@@ -260,5 +280,6 @@ def as_bytes(index: Any) -> bytes:
     numbers = plain(index)  # the repr of arrays leaves out the middle of long ones
     try:
         return marshal.dumps(numbers, 2)
-    except ValueError:  # of tensors, say
-        return repr(numbers).encode()
+    except ValueError:  # of tensors, or objects, whose text may hold an address
+        found = checksum(numbers)
+        return repr(numbers if found is None else found).encode()

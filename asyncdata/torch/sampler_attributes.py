@@ -17,7 +17,7 @@ from asyncdata.errors import PlanError, ResumeError
 from asyncdata.system.rank import this_rank
 from asyncdata.torch.internals import torch
 
-__all__ = ("Attribute", "SamplerAttributes", "attributes", "rank_of_process", "samplers")
+__all__ = ("Attribute", "SamplerAttributes", "attributes", "checksum", "rank_of_process", "samplers")
 
 PLAIN: Final = (bool, int, float, str, type(None))
 GENERATORS: Final = (torch.Generator, random.Random, np.random.RandomState, np.random.Generator)
@@ -100,19 +100,29 @@ def mark(value: Any, known: Collection[int]) -> Any:
     """
     if isinstance(value, PLAIN):
         return type(value).__name__, value
+    found = checksum(value, known)
+    if found is None:
+        return object() if isinstance(value, Iterator) else id(value)
+    return found
+
+
+def checksum(value: Any, known: Collection[int] = ()) -> int | None:
+    """Return a checksum of a value, whatever it holds, but for objects with these ids; `None` if it has none."""
     for fast in (True, False):  # which recurses without end where a value holds itself
         digest = Digest(known, fast)
         with suppress(Exception):
             digest.dump(value)
             return crc32(digest.file.getbuffer())
-    return object() if isinstance(value, Iterator) else id(value)
+    return None
 
 
 class SamplerAttributes:
-    """The attributes of a sampler without a state of its own, compared with those when the loader was built."""
+    """The attributes of a sampler, compared with those when the loader was built, but for those that are inside of a
+    sampler with a state of its own, which has the path `stateful`."""
 
-    def __init__(self, sampler: Any, dataset: Any) -> None:
+    def __init__(self, sampler: Any, dataset: Any, stateful: str) -> None:
         self.sampler = sampler
+        self.stateful = stateful
         self.known = frozenset(map(id, [dataset, *(one for _, one in samplers(sampler))]))
         """The dataset, which is no part of the sampler, and the samplers, whose attributes are compared one by one."""
         self.first = self.marks()
@@ -124,20 +134,22 @@ class SamplerAttributes:
         return {
             one.path: mark(one.value, self.known)
             for one in attributes(self.sampler)
-            if id(one.value) not in self.known and not isinstance(one.value, GENERATORS)
+            if id(one.value) not in self.known
+            and not isinstance(one.value, GENERATORS)
+            and not self.is_inside(one.path)
         }
 
-    def changed(self, stateful: str = "") -> tuple[dict[str, Any], list[str]]:
-        """Return the plain attributes that have changed, and the names of those that no state can hold.
+    def is_inside(self, path: str) -> bool:
+        """Return whether an attribute is in the state of a sampler."""
+        return self.stateful != "" and path.startswith(f"{self.stateful}.")
 
-        Those of a sampler with a state of its own, which has the given path, are in that state.
-        """
+    def changed(self) -> tuple[dict[str, Any], list[str]]:
+        """Return the plain attributes that have changed, and the names of those that no state can hold."""
         found: dict[str, Any] = {}
         lost: list[str] = []
         marks = self.marks()
         for one in attributes(self.sampler):
-            inside = stateful and one.path.startswith(f"{stateful}.")
-            if inside or isinstance(one.value, GENERATORS) or self.first.get(one.path) == marks.get(one.path):
+            if isinstance(one.value, GENERATORS) or self.first.get(one.path) == marks.get(one.path):
                 continue
             if isinstance(one.value, PLAIN):
                 found[one.path] = one.value

@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch.utils.data import DataLoader as TorchLoader
@@ -54,3 +55,145 @@ def test_what_is_no_sampler_is_compared_whatever_its_name() -> None:
     other.load_state_dict(loader.state_dict())
     with pytest.raises(ad.ResumeError, match=r"sampler\.sampler_order"):
         iter(other)
+
+
+class OwnIterator(Sampler[int]):
+    """Is its own iterator, which begins anew with each epoch, as samplers of lhotse are."""
+
+    def __iter__(self) -> Iterator[int]:
+        self.left = [*range(7)]
+        random.shuffle(self.left)
+        return self
+
+    def __next__(self) -> int:
+        if not self.left:
+            raise StopIteration
+        return self.left.pop()
+
+
+class Once(OwnIterator):
+    """The same, which does not begin anew."""
+
+    def __init__(self) -> None:
+        super().__iter__()
+
+    def __iter__(self) -> Iterator[int]:
+        return self
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_sampler_may_be_its_own_iterator_if_it_begins_anew(workers: int) -> None:
+    found = []
+    for kind in (TorchLoader, DataLoader):
+        seed()
+        loader = kind(Numbers(), None, sampler=OwnIterator(), num_workers=workers)
+        found.append([*loader, *loader])
+    assert found[0] == found[1]
+    assert len(found[0]) == 14
+    loader = DataLoader(Numbers(), None, sampler=Once(), num_workers=workers)
+    assert len(list(loader)) == 7
+    with pytest.raises(ad.PlanError, match="epoch 1 has no batch: the sampler, a Once, is an iterator"):
+        list(loader)
+
+
+class Cut:
+    """What a sampler gives in place of an index: its text is another one in each process."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+
+class OfCuts(Numbers):
+    """A dataset that is read by objects."""
+
+    def __getitem__(self, index: Any) -> int:
+        return int(index[0].number)
+
+
+class Cuts(OwnIterator):
+    """Gives objects. Makes its generator in `__iter__`, and goes on behind the place that it has from a state."""
+
+    def __init__(self) -> None:
+        self.epoch, self.place, self.goes_on = 0, 0, False
+        self.random: random.Random | None = None
+
+    def __iter__(self) -> Any:
+        if not self.goes_on:
+            self.begin()
+        return self
+
+    def begin(self) -> None:
+        """Begin the epoch."""
+        self.place = 0
+        self.random = random.Random(self.epoch)
+
+    def __next__(self) -> Any:
+        self.goes_on = False
+        if self.place == 11:
+            raise StopIteration
+        self.place += 1
+        assert self.random is not None
+        return [Cut(self.random.randrange(1000))]
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"epoch": self.epoch, "place": self.place}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.epoch, place = state.pop("epoch"), state.pop("place")
+        self.begin()
+        for _ in range(place):
+            next(self)
+        self.goes_on = True
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_sampler_of_objects_that_goes_on_from_its_state_resumes(workers: int) -> None:
+    check_every_step(lambda: DataLoader(OfCuts(), None, sampler=Cuts(), num_workers=workers), step=1 + 2 * workers)
+
+
+def test_other_objects_than_before_are_an_error() -> None:
+    def make(*numbers: int) -> DataLoader[Any]:
+        return DataLoader(OfCuts(), None, sampler=[[Cut(number)] for number in numbers])
+
+    loader = make(1, 2, 3)
+    assert next(iter(loader)) == 1
+    state = loader.state_dict()
+    other = make(1, 5, 6)
+    other.load_state_dict(state)
+    assert [*other] == [5, 6]
+    other = make(2, 1, 3)
+    other.load_state_dict(state)
+    with pytest.raises(ad.ResumeError, match="does not give again"):
+        iter(other)
+
+
+class Making(Sampler[int]):
+    """Makes its generator when it is iterated: once, or each time."""
+
+    def __init__(self, make: Callable[[], Any], once: bool) -> None:
+        self.make, self.once, self.epoch = make, once, 0
+        self.random: Any = None
+
+    def __iter__(self) -> Iterator[int]:
+        if self.random is None or not self.once:
+            self.random = self.make()
+        permuted = getattr(self.random, "permutation", lambda numbers: self.random.sample(numbers, len(numbers)))
+        if isinstance(self.random, torch.Generator):
+            return iter(torch.randperm(11, generator=self.random).tolist())
+        return iter([int(number) for number in permuted(range(11))])
+
+
+@pytest.mark.parametrize("once", [True, False])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: torch.Generator().manual_seed(3),
+        lambda: random.Random(3),
+        lambda: np.random.RandomState(3),
+        lambda: np.random.default_rng(3),
+        lambda: np.random.Generator(np.random.MT19937(3)),
+    ],
+    ids=["torch", "random", "RandomState", "PCG64", "MT19937"],
+)
+def test_a_sampler_may_make_its_generator_when_it_is_iterated(make: Callable[[], Any], once: bool) -> None:
+    check_every_step(lambda: DataLoader(Numbers(), 4, sampler=Making(make, once)))
