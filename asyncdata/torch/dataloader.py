@@ -107,7 +107,7 @@ class DataLoader(Base, Generic[T]):
         self.device = device
         self.record = Options(record=record).record or None
         check_supported(self)
-        self._workers: list[LoaderWorker] | None = None
+        self._workers: tuple[tuple[int, bool], list[LoaderWorker]] | None = None
         self._setup: RunSetup | None = None  # of workers that stay
         self._latest: Epoch[T] | None = None
         self._loaded: Mapping[str, Any] | None = None
@@ -124,6 +124,7 @@ class DataLoader(Base, Generic[T]):
 
     def _next_epoch(self) -> Epoch[T]:
         """Return the next epoch."""
+        check_supported(self)  # a program may have set another value since
         number, loaded = self.epoch, self._loaded
         if self._latest is not None:
             self._latest.record("left")
@@ -272,10 +273,13 @@ class DataLoader(Base, Generic[T]):
         return [WorkerPosition(0, one.states) for one in ended] or [WorkerPosition()] * self.num_workers
 
     def workers(self) -> list[LoaderWorker]:
-        """Return the worker processes, which stay; other loaders use the same ones, unless the user sets these up."""
-        if self._workers is None:
-            self._workers = workers_of(self.num_workers, self.persistent_workers or self.worker_init_fn is not None)
-        return self._workers
+        """Return the worker processes, which stay; other loaders use the same ones, unless the user sets these up, or
+        limits the time that a batch may take, in which batches of others would count."""
+        own = self.persistent_workers or self.worker_init_fn is not None or self.timeout > 0
+        wanted = self.num_workers, own
+        if self._workers is None or wanted != self._workers[0]:
+            self._workers = wanted, workers_of(*wanted)
+        return self._workers[1]
 
     def finished(self, data: Any) -> Any:
         """Return a batch as the loop gets it."""

@@ -67,7 +67,8 @@ def check_supported(loader: Any) -> None:
     if loader.timeout and not loader.num_workers:
         raise ValueError("timeout is the patience with workers: give num_workers, or leave timeout out")
     if loader.num_workers and not loader.prefetch_factor:
-        raise ValueError("prefetch_factor must be at least 1, got 0: a worker makes what was asked for")
+        got = loader.prefetch_factor
+        raise ValueError(f"prefetch_factor must be at least 1, got {got}: a worker makes what was asked for")
 
 
 def pins(loader: Any) -> bool:

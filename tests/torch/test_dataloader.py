@@ -281,6 +281,29 @@ def test_a_batch_that_takes_too_long_ends_with_the_timeout() -> None:
         next(batches)
 
 
+def test_a_loader_with_a_timeout_does_not_wait_for_batches_of_others() -> None:
+    one, other, limited = [DataLoader(Numbers(3), num_workers=1, timeout=timeout) for timeout in (0, 0, 9)]
+    assert one.workers() == other.workers()
+    assert limited.workers() != one.workers()
+
+
+def test_what_is_set_between_epochs_holds_for_the_next_one_as_with_pytorch() -> None:
+    found: list[Any] = []
+    for kind in (TorchLoader, DataLoader):
+        seed()
+        loader, batches = kind(Noisy(7), 2, num_workers=1), list[Any]()
+        changes: list[dict[str, Any]] = [{}, {"num_workers": 2}, {"collate_fn": numbers_of}, {"num_workers": 0}]
+        for change in changes:
+            for name, value in change.items():
+                setattr(loader, name, value)
+            batches += [*loader]
+        found.append(repr(batches))
+    assert found[0] == found[1]
+    loader.timeout = 3
+    with pytest.raises(ValueError, match="num_workers"):
+        iter(loader)
+
+
 @pytest.mark.parametrize("dataset", [Noisy, Stream])
 def test_a_worker_that_is_killed_is_replaced_and_no_batch_is_lost(dataset: type) -> None:
     def make() -> DataLoader[Any]:
