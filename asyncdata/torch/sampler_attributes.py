@@ -14,6 +14,7 @@ from zlib import crc32
 import numpy as np
 
 from asyncdata.errors import PlanError, ResumeError
+from asyncdata.runtime.state_values import from_json_value, to_json_value
 from asyncdata.system.rank import this_rank
 from asyncdata.torch.internals import torch
 
@@ -125,6 +126,7 @@ class SamplerAttributes:
         self.stateful = stateful
         self.known = frozenset(map(id, [dataset, *(one for _, one in samplers(sampler))]))
         """The dataset, which is no part of the sampler, and the samplers, whose attributes are compared one by one."""
+        self.originals = {one.path: one.value for one in attributes(sampler)}
         self.first = self.marks()
         self.seeds = seeds_of(sampler)
         """The seeds when the loader was built."""
@@ -144,18 +146,27 @@ class SamplerAttributes:
         return self.stateful != "" and path.startswith(f"{self.stateful}.")
 
     def changed(self) -> tuple[dict[str, Any], list[str]]:
-        """Return the plain attributes that have changed, and the names of those that no state can hold."""
+        """Return the attributes that have changed, as JSON values, and the names of those that no state can hold."""
         found: dict[str, Any] = {}
         lost: list[str] = []
-        marks = self.marks()
-        for one in attributes(self.sampler):
+        marks, held = self.marks(), [*attributes(self.sampler)]
+        for one in held:
             if isinstance(one.value, GENERATORS) or self.first.get(one.path) == marks.get(one.path):
                 continue
             if isinstance(one.value, PLAIN):
                 found[one.path] = one.value
+            elif self.is_alone(one, held) and (kept := exact_json(one.value)) is not None:
+                found[one.path] = kept
             else:
                 lost.append(one.path)
         return found, lost
+
+    def is_alone(self, one: Attribute, held: list[Attribute]) -> bool:
+        """Return whether the sampler has set an attribute to another object, which nothing else in it holds.
+
+        Of an object that it was built with, and has changed in place, others may hold the same one.
+        """
+        return one.value is not self.originals.get(one.path) and sum(other.value is one.value for other in held) == 1
 
     def take_seeds(self, saved: Mapping[str, Any], rank: int | None) -> None:
         """Set drawn seeds to those that a state of this rank has; `ResumeError` if a chosen one was another.
@@ -179,7 +190,16 @@ class SamplerAttributes:
         found = dict(samplers(self.sampler))
         for path, value in saved.items():
             owner, _, name = path.rpartition(".")
-            setattr(found[owner], name, value)
+            setattr(found[owner], name, from_json_value(value))
+
+
+def exact_json(value: Any) -> Any:
+    """Return a list or another value as a JSON value from which the same can be made; `None` if there is none."""
+    with suppress(Exception):
+        found = to_json_value(value)
+        if checksum(from_json_value(found)) == checksum(value):
+            return found
+    return None
 
 
 def seeds_of(sampler: Any) -> dict[str, Any]:

@@ -384,11 +384,11 @@ class ShrinkingSampler(LazySampler):
 
     def __init__(self) -> None:
         super().__init__()
-        self.order = [*range(self.count)]
+        self.order = [Held(number) for number in range(self.count)]
 
     def __iter__(self) -> Iterator[int]:
         self.order = self.order[1:]
-        return iter(self.order)
+        return iter([one.order for one in self.order])
 
 
 class RememberingSampler(LazySampler):

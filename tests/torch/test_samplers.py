@@ -96,6 +96,47 @@ def test_a_sampler_may_be_its_own_iterator_if_it_begins_anew(workers: int) -> No
         list(loader)
 
 
+class Regrouping(Sampler[list[int]]):
+    """Keeps its batches, and makes others of them behind each epoch, as samplers that group by length do."""
+
+    def __init__(self, form: Callable[[Any], Any]) -> None:
+        self.form = form
+        self.batches = form([[0, 1], [2, 3], [4, 5], [6, 7]])
+
+    def __iter__(self) -> Iterator[list[int]]:
+        yield from self.batches
+        changed = [[*batch][::-1] for batch in self.batches]
+        random.shuffle(changed)
+        self.batches = self.form(changed)
+
+
+@pytest.mark.parametrize("form", [list, np.array, lambda batches: torch.tensor(np.array(batches))])
+def test_a_sampler_that_makes_its_batches_anew_resumes(form: Callable[[Any], Any]) -> None:
+    check_every_step(lambda: DataLoader(Numbers(), batch_sampler=Regrouping(form)))
+
+
+class Twice(Regrouping):
+    """Has two names for its batches."""
+
+    def __iter__(self) -> Iterator[list[int]]:
+        yield from super().__iter__()
+        self.latest = self.batches
+
+
+class Chosen(list[Any]):
+    """A list of a class of its own, which would come back as another one."""
+
+
+@pytest.mark.parametrize("make", [lambda: Regrouping(Chosen), lambda: Twice(list)])
+def test_batches_that_would_come_back_as_others_are_an_error(make: Callable[[], Any]) -> None:
+    loader = DataLoader(Numbers(), batch_sampler=make())
+    list(loader)
+    other = DataLoader(Numbers(), batch_sampler=make())
+    other.load_state_dict(loader.state_dict())
+    with pytest.raises(ad.ResumeError, match=r"sampler\.batches"):
+        iter(other)
+
+
 class Cut:
     """What a sampler gives in place of an index: its text is another one in each process."""
 
@@ -149,6 +190,10 @@ class Cuts(OwnIterator):
 @pytest.mark.parametrize("workers", [0, 2])
 def test_a_sampler_of_objects_that_goes_on_from_its_state_resumes(workers: int) -> None:
     check_every_step(lambda: DataLoader(OfCuts(), None, sampler=Cuts(), num_workers=workers), step=1 + 2 * workers)
+
+
+def test_a_sampler_that_is_its_own_iterator_resumes() -> None:
+    check_every_step(lambda: DataLoader(Numbers(), None, sampler=OwnIterator()))
 
 
 def test_other_objects_than_before_are_an_error() -> None:
