@@ -268,6 +268,19 @@ class Guarded(Numbers):
             return self.queue.get()
 
 
+class BrieflyLocked(Numbers):
+    """Holds a lock that a thread holds briefly."""
+
+    def __init__(self) -> None:
+        super().__init__(4)
+        self.lock = threading.Lock()
+
+    def __getstate__(self) -> dict[str, Any]:
+        self.lock.acquire()
+        threading.Timer(0.02, self.lock.release).start()
+        return self.__dict__
+
+
 CALLS: list[int] = []
 
 

@@ -23,6 +23,7 @@ from asyncdata.torch.epoch_meter import EpochMeter
 from asyncdata.torch.worker_process import FUNCTIONS, LoaderWorker
 from tests.torch.datasets import (
     Batched,
+    BrieflyLocked,
     CountingInClass,
     Delegating,
     DrawingGlobally,
@@ -381,6 +382,11 @@ def test_free_locks_of_a_dataset_are_new_ones_in_workers() -> None:
     loader = DataLoader(Guarded(), 4, num_workers=2, collate_fn=numbers_of)
     assert [*loader] == [[1, 2, 3, 4], [5, 6, 7, 8], [9, 10, 11]]
     assert not loader.dataset.same.locked()
+
+
+def test_a_lock_that_a_thread_holds_briefly_is_awaited() -> None:
+    loader = DataLoader(BrieflyLocked(), 2, num_workers=1, collate_fn=numbers_of)
+    assert [*loader] == [[0, 1], [2, 3]]
 
 
 def test_a_dataset_that_delegates_to_another_one_reaches_workers() -> None:

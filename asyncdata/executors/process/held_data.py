@@ -319,9 +319,13 @@ class HeldDataPickler(ByValuePickler):
         return storage_of, (PickleBuffer(span.block()), 0, span.size)
 
 
+PATIENCE: Final = 0.5
+"""Seconds for which a lock may be held by another thread, which changes what it protects."""
+
+
 def is_free(lock: Any) -> bool:
     """Return whether nobody else holds a lock: a forked process, too, would have one of its own that is free."""
-    free: bool = lock.acquire(blocking=False)
+    free: bool = lock.acquire(timeout=PATIENCE)
     if free:
         lock.release()
     return free
