@@ -24,7 +24,7 @@ from asyncdata.torch.epoch_meter import EpochMeter
 from asyncdata.torch.generators import states_from_json, states_to_json
 from asyncdata.torch.held_state import MOST_STATE
 from asyncdata.torch.index_batches import IndexBatches, is_within, unread
-from asyncdata.torch.internals import is_iterable
+from asyncdata.torch.internals import is_iterable, profiled
 from asyncdata.torch.sampler_attributes import samplers
 from asyncdata.torch.worker_process import FUNCTIONS, LoaderWorker, wait_for_any
 from asyncdata.torch.worker_run import (
@@ -115,7 +115,7 @@ class Epoch(Generic[T]):
         if self.loaded is not None:
             return next(self.loaded)
         try:
-            with self.meter.times:
+            with self.meter.times, profiled(self):
                 if self.copies is not None:
                     self.copies.return_credit()
                 return self.batch()

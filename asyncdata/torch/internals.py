@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -25,6 +26,7 @@ __all__ = (
     "numpy_seed",
     "pinned",
     "pins",
+    "profiled",
     "set_worker_info",
     "take_collate_functions",
     "torch",
@@ -126,6 +128,13 @@ def take_collate_functions(given: Mapping[Any, Any]) -> None:
     for kind, function in given.items():
         REPLACED.setdefault(kind, known.get(kind))
         known[kind] = function
+
+
+def profiled(owner: object) -> AbstractContextManager[Any]:
+    """Return a context that PyTorch's profiler, if it runs, shows as the time that a program waits for a DataLoader."""
+    if not torch.autograd._profiler_enabled():  # noqa: SLF001
+        return nullcontext()
+    return torch.autograd.profiler.record_function(f"enumerate(DataLoader)#{type(owner).__name__}.__next__")
 
 
 def worker_info(worker: int, workers: int, seed: int, dataset: Any) -> Any:

@@ -384,6 +384,14 @@ def test_free_locks_of_a_dataset_are_new_ones_in_workers() -> None:
     assert not loader.dataset.same.locked()
 
 
+@pytest.mark.parametrize("workers", [0, 1])
+def test_the_profiler_of_pytorch_shows_the_time_of_the_loader(workers: int) -> None:
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profiler:
+        assert len([*DataLoader(Numbers(4), 2, num_workers=workers)]) == 2
+    found = {one.key: one.count for one in profiler.key_averages() if one.key.startswith("enumerate(DataLoader)#")}
+    assert [*found.values()] == [3]  # the last one is that there are no more
+
+
 def test_a_lock_that_a_thread_holds_briefly_is_awaited() -> None:
     loader = DataLoader(BrieflyLocked(), 2, num_workers=1, collate_fn=numbers_of)
     assert [*loader] == [[0, 1], [2, 3]]
