@@ -32,7 +32,7 @@ class Attribute(NamedTuple):
 
 
 def samplers(sampler: Any, path: str = "sampler", seen: set[int] | None = None) -> Iterator[tuple[str, Any]]:
-    """Yield a sampler and the samplers in it, each with its path."""
+    """Yield a sampler, the samplers in it, and objects in it that have samplers, each with its path."""
     seen = set() if seen is None else seen
     if id(sampler) in seen:
         return
@@ -41,19 +41,28 @@ def samplers(sampler: Any, path: str = "sampler", seen: set[int] | None = None) 
     for name, value in getattr(sampler, "__dict__", {}).items():
         for place, one in several_samplers(value).items():
             yield from samplers(one, f"{path}.{name}.{place}", seen)
-        if isinstance(value, torch.utils.data.Sampler) or ("sampler" in name and hasattr(value, "__dict__")):
+        if is_sampler(value) or ("sampler" in name and hasattr(value, "__dict__")) or has_sampler(value):
             yield from samplers(value, f"{path}.{name}", seen)
+
+
+def is_sampler(value: object) -> bool:
+    return isinstance(value, torch.utils.data.Sampler)
+
+
+def has_sampler(value: object) -> bool:
+    """Return whether an object has a sampler, as datasets have that are the numbers which a sampler gives."""
+    return any(map(is_sampler, getattr(value, "__dict__", {}).values()))
 
 
 def several_samplers(value: Any) -> dict[Any, Any]:
     """Return the samplers of a list, tuple or dict of samplers by their places or keys; nothing of any other value."""
     if not isinstance(value, (list, tuple, dict)) or not value:
         return {}
-    mapping = cast("dict[Any, Any]", value) if isinstance(value, dict) else None
-    parts = cast("list[Any]", value) if mapping is None else [*mapping.values()]
-    if not all(isinstance(one, torch.utils.data.Sampler) for one in parts):
+    named = cast("dict[Any, Any]", value) if isinstance(value, dict) else None
+    parts = cast("list[Any]", value) if named is None else named.values()
+    if not all(map(is_sampler, parts)):
         return {}
-    return dict(enumerate(parts)) if mapping is None else mapping
+    return dict(enumerate(parts)) if named is None else named
 
 
 def attributes(sampler: Any) -> Iterator[Attribute]:
@@ -133,17 +142,12 @@ class SamplerAttributes:
 
     def marks(self) -> dict[str, Any]:
         """Return the mark of each attribute, but for generators, whose states are stored."""
+        inside, known = f"{self.stateful}.", self.known | {id(one) for _, one in samplers(self.sampler)}
         return {
-            one.path: mark(one.value, self.known)
+            one.path: mark(one.value, known)
             for one in attributes(self.sampler)
-            if id(one.value) not in self.known
-            and not isinstance(one.value, GENERATORS)
-            and not self.is_inside(one.path)
+            if not (id(one.value) in known or isinstance(one.value, GENERATORS) or one.path.startswith(inside))
         }
-
-    def is_inside(self, path: str) -> bool:
-        """Return whether an attribute is in the state of a sampler."""
-        return self.stateful != "" and path.startswith(f"{self.stateful}.")
 
     def changed(self) -> tuple[dict[str, Any], list[str]]:
         """Return the attributes that have changed, as JSON values, and the names of those that no state can hold."""

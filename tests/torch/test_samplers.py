@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 import torch
 from torch.utils.data import DataLoader as TorchLoader
-from torch.utils.data import RandomSampler, Sampler
+from torch.utils.data import Dataset, RandomSampler, Sampler
+from torch.utils.data.distributed import DistributedSampler
 
 import asyncdata as ad
 from asyncdata.torch import DataLoader
@@ -35,6 +36,37 @@ class ByTurns(Sampler[list[int]]):
 @pytest.mark.parametrize("form", [list, tuple, lambda parts: dict(zip("abc", parts, strict=True))])
 def test_samplers_that_a_sampler_has_in_a_list_resume(form: Callable[[list[Any]], Any]) -> None:
     check_every_step(lambda: DataLoader(Numbers(), batch_sampler=ByTurns(form)))
+
+
+class OfSampler(Dataset[int]):
+    """The numbers that a sampler gives, as a dataset."""
+
+    def __init__(self, sampler: Any) -> None:
+        self.sampler = sampler
+        self.numbers: list[int] | None = None
+
+    def __len__(self) -> int:
+        return len(self.sampler)
+
+    def __getitem__(self, index: int) -> int:
+        self.numbers = [*self.sampler] if self.numbers is None else self.numbers
+        return self.numbers[index]
+
+
+class Distributed(DistributedSampler[int]):
+    """The share of a rank in what another sampler gives, as in catalyst and programs that have it from there."""
+
+    def __init__(self, sampler: Any) -> None:
+        super().__init__(OfSampler(sampler), 2, 0)
+        self.sampler = sampler
+
+    def __iter__(self) -> Iterator[int]:
+        self.dataset = OfSampler(self.sampler)
+        return iter([self.dataset[place] for place in super().__iter__()])
+
+
+def test_the_share_of_a_rank_in_another_sampler_resumes() -> None:
+    check_every_step(lambda: DataLoader(Numbers(), 2, sampler=Distributed(RandomSampler(range(11)))))
 
 
 class Reordering(Sampler[int]):
