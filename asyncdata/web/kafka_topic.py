@@ -41,6 +41,13 @@ PARTITIONS_SECONDS: Final = 30.0
 Offsets: TypeAlias = dict[int, int]
 """The offset of the next record of each partition."""
 
+Last: TypeAlias = dict[int, tuple[int, int | None]]
+"""The offset and the timestamp of the last record that was read of each partition: where another one is there now, the
+topic was made anew, or its brokers lost records."""
+
+Place: TypeAlias = tuple[int, int, int | None]
+"""The partition of a record, its offset and its timestamp."""
+
 WHOLE: Final = Share(1, 0)
 
 
@@ -49,6 +56,7 @@ class Progress(NamedTuple):
     is `unread`, and is read from where the source says."""
 
     offsets: Offsets
+    last: Last
     unread: Sequence[Sequence[Sequence[int]]] = ()
     """The partitions of a share that nothing was read by, and which it was a share of."""
 
@@ -57,7 +65,7 @@ class Progress(NamedTuple):
         return any(all(partition % count == index for count, index in shares) for shares in self.unread)
 
 
-NOTHING_READ: Final = Progress({}, [[]])
+NOTHING_READ: Final = Progress({}, {}, [[]])
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,14 +132,16 @@ class KafkaTopic(Node):
     def reshard(self, positions: Sequence[Position], resharding: Resharding) -> Position:
         places = [self.parse_position(position, StreamPlace.of) for position in positions]
         offsets: Offsets = {}
+        last: Last = {}
         unread: list[Sequence[Sequence[int]]] = []
         for index, place in enumerate(places):
             found = self.progress(place)
             offsets |= {one: offset for one, offset in found.offsets.items() if one % len(places) == index}
+            last |= {one: record for one, record in found.last.items() if one % len(places) == index}
             unread += [[[len(places), index], *shares] for shares in found.unread]
         share, most = resharding.share, max(place.number for place in places)
         number = (most // share.num_shards + 1) * share.num_shards + share.number
-        return position_at(self.identity, offsets, number, unread)
+        return position_at(self.identity, Progress(offsets, last, unread), number)
 
     def progress(self, place: StreamPlace) -> Progress:
         """Return where each partition is read next."""
@@ -145,7 +155,10 @@ class KafkaTopic(Node):
                 f"{self.label()}: the state is of {saved['queue']}; give the topic that it was saved with"
             )
         unread = [[[int(count), int(index)] for count, index in shares] for shares in saved.get("unread", ())]
-        return Progress({int(partition): int(offset) for partition, offset in saved["next"].items()}, unread)
+        last: Last = {
+            int(partition): (int(offset), timestamp) for partition, (offset, timestamp) in saved.get("last", {}).items()
+        }
+        return Progress({int(partition): int(offset) for partition, offset in saved["next"].items()}, last, unread)
 
     def item(self, record: Any) -> Any:
         """Return a record as an element, or as it is kept."""
@@ -171,14 +184,14 @@ class KafkaTopic(Node):
             await reader.start(progress)
             async with aclosing(reader.read(want)) as source:
                 async for records in source:
-                    before = dict(reader.given)
+                    before = reader.progress()
                     if isinstance(records, DataLossError):
                         items: list[Any] = [noted(records, self.label(), number, of_source=True)]
                         places = [reader.take_lost()]
                     else:
                         items, places = list(map(self.item, records)), reader.give(records)
                     ordinals = range(number, number + len(items) * share.num_shards, share.num_shards)
-                    tickets = KafkaTickets(self.identity, ordinals, before, places, dict(reader.given))
+                    tickets = KafkaTickets(self.identity, ordinals, before, places, reader.progress())
                     yield Block(items, tickets, Failure in set(map(type, items)))
                     number = ordinals.stop
         finally:
@@ -186,27 +199,29 @@ class KafkaTopic(Node):
 
     async def fetch(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
         """Yield records that were read before: the ticket of each has its partition and offset."""
-        places: dict[Ticket, tuple[int, int]] = {}
+        places: dict[Ticket, Place] = {}
         for ticket in tickets:
             state = ticket.snapshot.state if isinstance(ticket, RestorableItem) else None
             saved: Any = json.loads(state) if isinstance(state, str) else {}
             if saved.get("queue") != self.identity or "partition" not in saved:
                 raise ResumeError(f"{self.label()}: the state has no offset for element {ticket!r:.40}")
-            places[ticket] = saved["partition"], saved["offset"]
+            places[ticket] = saved["partition"], saved["offset"], saved.get("timestamp")
         reader = self.reader(scope)
         try:
             records = await reader.records_at([*places.values()])
-            found = {ticket: records[place] for ticket, place in places.items()}
+            found = {ticket: records[place[:2]] for ticket, place in places.items()}
         finally:
             reader.stopped.set()
         for block in in_turn(found, tickets, want):
             yield block
 
 
-def position_at(queue: str, offsets: Offsets, number: int, unread: Sequence[Sequence[Sequence[int]]] = ()) -> Position:
-    """Return the position of element `number`, which is read from these offsets on."""
-    following = {str(partition): offset for partition, offset in offsets.items()}
-    state = {"queue": queue, "next": following, **({"unread": unread} if unread else {})}
+def position_at(queue: str, progress: Progress, number: int) -> Position:
+    """Return the position of element `number`, from which a topic is read on."""
+    following = {str(partition): offset for partition, offset in progress.offsets.items()}
+    last = {str(partition): list(record) for partition, record in progress.last.items()}
+    more = {"last": last, "unread": progress.unread}
+    state = {"queue": queue, "next": following, **{name: value for name, value in more.items() if value}}
     return {"state": state, "skip": 0, "number": number}
 
 
@@ -233,9 +248,13 @@ class KafkaReader:
         self.arguments = client_arguments(source.client)
         self.again = Reconnecting(self.label, source.give_up_seconds)
         self.given: Offsets = {}
-        """The offset behind what was given of each partition."""
+        """The offset behind what was given of each partition; tickets keep it, so it is replaced and not changed."""
         self.reached: Offsets = {}
         """The same with what was read last, and the marks of transactions behind it, which are no records."""
+        self.last: Last = {}
+        """The last record that was given of each partition, kept by tickets as well."""
+        self.seen: list[Any] = []
+        """The connections to brokers, and which of them leads each partition."""
         self.lost: dict[int, int] = {}
         """The offset up to which the unread records of a partition were removed."""
         self.consumer: Any = None
@@ -311,15 +330,51 @@ class KafkaReader:
         for one in partitions:
             fresh = newest if self.source.begin == "new" and progress.is_unread(one.partition) else oldest
             self.given[one.partition] = progress.offsets.get(one.partition, fresh[one])
+            if one.partition in progress.last:
+                self.last[one.partition] = progress.last[one.partition]
             self.check(one, oldest[one], newest[one])
-            self.consumer.seek(one, max(self.given[one.partition], oldest[one]))
+        self.seek(oldest)
         self.refreshed = asyncio.get_running_loop().time()
         if gone := {*filter(self.source.reads, progress.offsets)} - self.given.keys():
             raise self.renewed(f"partition {min(gone)} is not there")
 
-    def check(self, one: Any, oldest: int, newest: int) -> None:
+    def is_moved(self) -> bool:
+        """Return whether another broker leads a partition, or the connection to one is another: it may have lost what
+        was read."""
+        client = cast("Any", vars(self.consumer))["_client"]
+        before, leader = self.seen, client.cluster.leader_for_partition
+        connections = cast("dict[Any, object]", vars(client)["_conns"])
+        self.seen = [*connections.values(), *map(leader, self.consumer.assignment())]
+        return self.seen != before
+
+    def seek(self, oldest: Mapping[Any, int]) -> None:
+        """Go back to the last record that was given of each partition, if there is one, to compare it."""
+        self.is_moved()
+        for one in self.consumer.assignment():
+            at, _ = self.last.get(one.partition, (self.given[one.partition], None))
+            self.consumer.seek(one, max(at, oldest.get(one, 0)))
+
+    def compared(self, records: Sequence[Any]) -> list[Any]:
+        """Return those records that were not given before; raise if the last one that was is another one now."""
+        for record in records:
+            offset, timestamp = self.last.get(record.partition, (-1, None))
+            if record.offset == offset:
+                self.compare(record, timestamp)
+        return [record for record in records if record.offset >= self.given[record.partition]]
+
+    def compare(self, record: Any, timestamp: int | None) -> None:
+        """Raise if a record is not the one that was read before at its offset."""
+        if timestamp not in (None, record.timestamp):
+            place = f"record {record.offset} of partition {record.partition}"
+            raise self.renewed(f"{place} was of {timestamp} ms, and is of {record.timestamp} ms")
+
+    def progress(self) -> Progress:
+        """Return where each partition is read next."""
+        return Progress(self.given, self.last)
+
+    def check(self, one: Any, oldest: int, newest: int, position: int = 0) -> None:
         """Note which unread records of a partition were removed; raise if the topic is another one."""
-        at = self.given[one.partition]
+        at = max(self.given[one.partition], position)
         if at > newest:
             raise self.renewed(f"partition {one.partition} was read up to {at}, and ends at {newest}")
         if at < oldest:
@@ -327,22 +382,22 @@ class KafkaReader:
 
     def renewed(self, reason: str) -> DataLossError:
         return DataLossError(
-            f"{self.label}: the topic that was read before was deleted, and perhaps made anew: {reason}; start without "
-            "the state"
+            f"{self.label}: the topic was made anew, or its brokers lost records that were read: {reason}; start "
+            "without the state"
         )
 
-    def take_lost(self) -> tuple[int, int]:
-        """Continue behind records that were removed; return their partition and the last of their offsets."""
-        partition, behind = self.lost.popitem()
-        self.given[partition] = behind
-        return partition, behind - 1
+    def take_lost(self) -> Place:
+        """Continue behind records that were removed; return the place of the last of them."""
+        partition, end = self.lost.popitem()
+        self.given = self.given | {partition: end}
+        return partition, end - 1, None
 
-    def give(self, records: Sequence[Any]) -> list[tuple[int, int]]:
-        """Note that records are given; return the partition and offset of each."""
-        for record in records:
-            self.given[record.partition] = record.offset + 1
-        self.given |= self.reached
-        return [(record.partition, record.offset) for record in records]
+    def give(self, records: Sequence[Any]) -> list[Place]:
+        """Note that records are given; return the place of each."""
+        places: list[Place] = [(record.partition, record.offset, record.timestamp) for record in records]
+        self.given, self.last = behind(self.given, self.last, places)
+        self.given = self.given | self.reached
+        return places
 
     async def read(self, want: Demand) -> AsyncGenerator[list[Any] | DataLossError, None]:
         """Yield records, at least one, as many as are wanted; or the error that says how many were removed."""
@@ -360,12 +415,20 @@ class KafkaReader:
             if ends is not None and all([await self.consumer.position(one) >= end for one, end in ends.items()]):
                 return
             found = await self.poll(min(want.items, MESSAGES))
+            if self.is_moved():
+                self.seek({})
+                continue
             ended: Offsets = {} if ends is None else {one.partition: end for one, end in ends.items()}
             found = [record for record in found if record.offset < ended.get(record.partition, record.offset + 1)]
+            found = self.compared(found)
             positions: Offsets = {
                 one.partition: await self.consumer.position(one) for one in self.consumer.assignment()
             }
-            self.reached = {one: min(at, ended.get(one, at)) for one, at in positions.items() if one not in self.lost}
+            self.reached = {
+                one: max(self.given[one], min(at, ended.get(one, at)))
+                for one, at in positions.items()
+                if one not in self.lost
+            }
             if found:
                 yield found
 
@@ -396,10 +459,9 @@ class KafkaReader:
         new = {*filter(self.source.reads, await self.numbers(self.consumer))} - self.given.keys()
         if not new:
             return
-        self.given.update(dict.fromkeys(new, 0))
+        self.given = self.given | dict.fromkeys(new, 0)
         self.consumer.assign([self.kafka.TopicPartition(self.source.topic, number) for number in self.given])
-        for one in self.consumer.assignment():
-            self.consumer.seek(one, self.given[one.partition])
+        self.seek({})
 
     async def probe(self) -> None:
         """Ask the broker whether it is there, and whether what is read next still is."""
@@ -408,21 +470,20 @@ class KafkaReader:
         newest = await self.consumer.end_offsets(partitions)
         for one in partitions:
             at = await self.consumer.position(one)
-            if at > newest[one]:
-                raise self.renewed(f"partition {one.partition} was read up to {at}, and ends at {newest[one]}")
+            self.check(one, oldest[one], newest[one], at)
             if at < oldest[one]:
-                self.lost[one.partition] = oldest[one]
                 self.consumer.seek(one, oldest[one])
 
-    async def records_at(self, places: Sequence[tuple[int, int]]) -> dict[tuple[int, int], Any]:
+    async def records_at(self, places: Sequence[Place]) -> dict[tuple[int, int], Any]:
         """Return the elements at some partitions and offsets; `ResumeError` if one was removed."""
         partitions = {one.partition: one for one in await self.connect()}
         self.refreshed = inf  # none is added to those that are assigned here
+        read = {(partition, offset): timestamp for partition, offset, timestamp in places}
         found: dict[tuple[int, int], Any] = {}
-        for number in sorted({partition for partition, _ in places}):
+        for number in sorted({partition for partition, _ in read}):
             if number not in partitions:
                 raise self.missing(number, 0)
-            offsets = sorted(offset for partition, offset in places if partition == number)
+            offsets = sorted(offset for partition, offset in read if partition == number)
             self.consumer.assign([partitions[number]])
             oldest: dict[Any, int] = await self.consumer.beginning_offsets([partitions[number]])
             newest: dict[Any, int] = await self.consumer.end_offsets([partitions[number]])
@@ -431,13 +492,14 @@ class KafkaReader:
             self.consumer.seek(partitions[number], offsets[0])
             while (number, offsets[-1]) not in found:
                 for record in await self.poll(MESSAGES):
+                    self.compare(record, read.get((record.partition, record.offset)))
                     found[record.partition, record.offset] = self.source.item(record)
                 if await self.consumer.position(partitions[number]) > offsets[-1]:
                     break
-        for partition, offset in places:
-            if (partition, offset) not in found:
-                raise self.missing(partition, offset)
-        return {place: found[place] for place in places}
+        for place in read:
+            if place not in found:
+                raise self.missing(*place)
+        return {place: found[place] for place in read}
 
     def missing(self, partition: int, offset: int) -> ResumeError:
         return ResumeError(
@@ -446,35 +508,39 @@ class KafkaReader:
         )
 
 
+def behind(offsets: Offsets, last: Last, places: Sequence[Place]) -> tuple[Offsets, Last]:
+    """Return where each partition is read next, and its last record, behind some records."""
+    given = {partition: (offset, timestamp) for partition, offset, timestamp in places}
+    return offsets | {partition: offset + 1 for partition, (offset, _) in given.items()}, last | given
+
+
 @final
 class KafkaTickets(Tickets):
-    """The tickets of records that were given together, each with its partition and offset."""
+    """The tickets of records that were given together, each with its place."""
 
     __slots__ = ("before", "behind", "numbers", "places", "queue")
 
     def __init__(
-        self, queue: str, ordinals: range, before: Offsets, places: Sequence[tuple[int, int]], behind: Offsets
+        self, queue: str, ordinals: range, before: Progress, places: Sequence[Place], behind: Progress
     ) -> None:
         self.queue = queue
         self.numbers = ordinals
         self.before = before
-        """The offsets before the first of them."""
         self.places = places
         self.behind = behind
-        """The offsets after the last of them."""
 
     def __len__(self) -> int:
         return len(self.places)
 
     def __getitem__(self, index: int) -> RestorableItem:
-        partition, offset = self.places[index]
-        state = json.dumps({"queue": self.queue, "partition": partition, "offset": offset})
+        partition, offset, timestamp = self.places[index]
+        state = {"queue": self.queue, "partition": partition, "offset": offset, "timestamp": timestamp}
         number = self.numbers[index]
-        return RestorableItem.at(number, SourceSnapshot(number, state))
+        return RestorableItem.at(number, SourceSnapshot(number, json.dumps(state)))
 
     def at(self, count: int) -> Position:
         number = self.numbers.start + count * self.numbers.step
         if count == len(self):
             return position_at(self.queue, self.behind, number)
-        offsets = {**self.before, **{partition: offset + 1 for partition, offset in self.places[:count]}}
-        return position_at(self.queue, offsets, number)
+        progress = Progress(*behind(self.before.offsets, self.before.last, self.places[:count]))
+        return position_at(self.queue, progress, number)

@@ -470,21 +470,64 @@ def test_a_partition_that_is_added_is_read(broker: KafkaServer, monkeypatch: pyt
         assert values(next(records) for _ in range(2)) == [1, 3]
 
 
-def test_a_topic_that_was_made_anew_is_told(broker: KafkaServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    topic = broker.topic()
-    broker.send(topic, range(8))
-    ds = ad.Dataset.from_kafka(broker.servers, topic, follow=False)
-    with ds.iterate() as records:
-        for _ in range(8):
-            next(records)
-        state = records.state_dict()
-    other = broker.topic()
-    broker.send(other, [0])
+@pytest.mark.parametrize("count", [1, 8, 20])
+@pytest.mark.parametrize("way", ["whole", "shuffled", "merged"])
+def test_a_topic_that_was_made_anew_is_told(
+    broker: KafkaServer, monkeypatch: pytest.MonkeyPatch, count: int, way: str
+) -> None:
+    """Also if it has as many records as the one that was read, or more."""
+    topic, shares, states, read = broker.topic(), 2 if way == "merged" else 1, list[Any](), list[int]()
+    broker.send(topic, range(20))
     monkeypatch.setattr(kafka_topic.KafkaTopic, "identity", "from_kafka(numbers)")
-    state = json.loads(json.dumps(state).replace(topic, "numbers"))
+
+    def source(name: str, count: int = 1, index: int = 0) -> ad.Dataset[Any]:
+        ds = ad.Dataset.from_kafka(broker.servers, name, follow=False)
+        ds = ds.shard(count, index) if way == "merged" else ds
+        return ds.shuffle(4, seed=1) if way == "shuffled" else ds
+
+    for index in range(shares):
+        with source(topic, shares, index).iterate() as records:
+            read += values(next(records) for _ in range(8 // shares))
+            states.append(records.state_dict())
+    state = json.loads(json.dumps(merge_states(states) if shares > 1 else states[0]))
+    assert sorted(read + values(source(topic).iterate(state=state))) == [*range(20)]
+    other = broker.topic()
+    broker.send(other, range(count))
+    with pytest.raises((ad.DataLossError, ad.ResumeError), match=r"made anew.* partition \d|was removed"):
+        list(source(other).iterate(state=state))
+
+
+def test_states_without_the_last_records_are_read(broker: KafkaServer) -> None:
+    """As they were before readers compared those."""
+    topic = broker.topic()
+    broker.send(topic, range(20))
+    ds = ad.Dataset.from_kafka(broker.servers, topic, follow=False)
+    with ds.shuffle(4, seed=1).iterate() as records:
+        read = values(next(records) for _ in range(8))
+        state = json.loads(json.dumps(records.state_dict()), object_hook=without_last)
     del state["checksum"]
-    with pytest.raises(ad.DataLossError, match="made anew: partition 0 was read up to 4, and ends at 1"):
-        list(ad.Dataset.from_kafka(broker.servers, other, follow=False).iterate(state=state))
+    assert sorted(read + values(ds.shuffle(4, seed=1).iterate(state=state))) == [*range(20)]
+
+
+def without_last(found: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in found.items() if name not in ("last", "timestamp")}
+
+
+def test_a_broker_that_lost_its_records_is_told_while_it_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also if as many records came since, and some more: other ones have the offsets of those that were read."""
+    monkeypatch.setattr(kafka_topic, "WAIT_MILLISECONDS", 50)
+    with kafka_server() as broker:
+        topic = broker.topic(1)
+        broker.send(topic, range(5), 1)
+        with ad.Dataset.from_kafka(broker.servers, topic).iterate() as records:
+            assert values(next(records) for _ in range(5)) == [*range(5)]
+            broker.kill()
+            broker.start()
+            broker.made -= 1
+            assert broker.topic(1) == topic
+            broker.send(topic, range(10), 1)
+            with pytest.raises(ad.DataLossError, match="brokers lost records"):
+                next(records)
 
 
 def test_no_broker_is_an_error_at_once() -> None:
