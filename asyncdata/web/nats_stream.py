@@ -6,7 +6,6 @@ import json
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import islice
 from typing import Any, ClassVar, Final, NamedTuple, final
 
 from asyncdata.errors import DataLossError, PlanError, ResumeError
@@ -16,9 +15,6 @@ from asyncdata.web.queue_reader import MESSAGES, WAIT_SECONDS, Begin, Message, M
 __all__ = ("NatsStream",)
 
 EXTRA: Final = "'asyncdata[nats]'"
-
-KNOWN: Final = 1 << 17
-"""How many messages of a durable consumer are remembered, so that they are not given again."""
 
 REPLY_SECONDS: Final = 5.0
 """How long a reply to a question about a stream or a consumer is waited for."""
@@ -73,8 +69,6 @@ class NatsReader(QueueReader[int]):
         """Whether its own consumer had more messages when it sent the last one."""
         self.kept: list[Any] = []
         """Messages that came behind some that were removed."""
-        self.given: dict[int, None] = {}
-        """The numbers of the last messages that a durable consumer gave."""
         self.acknowledges = True
         """Whether the durable consumer waits for acknowledgements."""
         self.ack_wait = self.waited = 0.0
@@ -276,13 +270,8 @@ class NatsReader(QueueReader[int]):
         return [Message(number, one, item.data) for number, one, item in zip(numbers, known, found, strict=True)]
 
     async def acknowledged(self, found: list[Any]) -> list[Message]:
-        """Acknowledge messages, and return those that were not given before: they come again where a server was killed
-        that had not stored the acknowledgement, or did not get it."""
-        new = {message.metadata.sequence.stream: message.data for message in found}
-        new = {number: content for number, content in new.items() if number not in self.given}
-        self.given.update(dict.fromkeys(new))
-        for number in [*islice(self.given, max(0, len(self.given) - KNOWN))]:
-            del self.given[number]
+        """Acknowledge messages, and return those that were not given before."""
+        new = self.not_given({message.metadata.sequence.stream: message.data for message in found})
         with suppress(*self.transient_errors()):  # the next request tells
             for message in found:
                 await (message.ack_sync() if self.acknowledges and message is found[-1] else message.ack())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import Any, ClassVar, Final, Generic, Literal, NamedTuple, Protocol, TypeAlias, TypeVar, cast
 
 from asyncdata.errors import DataLossError, ResumeError
@@ -15,6 +16,9 @@ MESSAGES: Final = 1000
 
 FIRST_MESSAGES: Final = 16
 """How many are requested at first, when it is not known how large they are."""
+
+GIVEN: Final = 1 << 17
+"""How many messages of a group are remembered, so that they are not given again."""
 
 READ_BYTES: Final = 16 << 20
 """How much is requested at once, by the size of the messages that came last."""
@@ -67,6 +71,8 @@ class QueueReader(Generic[Offset]):
         """What was known before the messages that were returned last."""
         self.created: str | None = None
         """When the stream was made, or what else distinguishes it from another one of the same name."""
+        self.given: dict[Any, None] = {}
+        """The last messages that were given of a group: their offsets, as its server has them."""
         self.connected = False
         self.most = FIRST_MESSAGES
         """How many messages to request."""
@@ -116,6 +122,17 @@ class QueueReader(Generic[Offset]):
             )
         self.offset, self.expected = after, at
         self.known, self.created = state.get("known"), state.get("made")  # earlier states have neither
+
+    def not_given(self, messages: dict[Any, Any]) -> dict[Any, Any]:
+        """Return those messages of a group, by their offsets, that this iteration has not given yet, and remember them.
+
+        Some come again where a server did not get an acknowledgement, or was killed before it stored that.
+        """
+        new = {offset: content for offset, content in messages.items() if offset not in self.given}
+        self.given.update(dict.fromkeys(new))
+        for offset in [*islice(self.given, max(0, len(self.given) - GIVEN))]:
+            del self.given[offset]
+        return new
 
     def check_made(self, made: str) -> None:
         """Raise if the stream is not the one that was read before."""

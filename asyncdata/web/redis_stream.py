@@ -220,25 +220,33 @@ class RedisReader(QueueReader[str]):
     async def next_of_group(self, group: str) -> list[Entry]:
         """Return entries that no other consumer of the group gets; they are acknowledged."""
         stream, consumer = self.source.stream, self.source.consumer
-        found: list[Entry] = []
-        if self.pending:
+        while self.pending:
             found = entries_of(await self.client.xreadgroup(group, consumer, {stream: "0"}, self.most))
             self.pending = bool(found)
-            if lost := [offset for offset, fields in found if not fields]:
+            if lost := [offset for offset, fields in found if not fields and offset not in self.given]:
                 await self.client.xack(stream, group, *lost)
                 raise MessagesRemovedError(
                     f"{self.name}: {len(lost)} entries that consumer {consumer!r} of group {group!r} had received, and "
                     "not acknowledged, were removed before they were read"
                 )
-        if not found:
-            block = int(WAIT_SECONDS * 1000) if self.source.follow else None
-            found = entries_of(await self.client.xreadgroup(group, consumer, {stream: ">"}, self.most, block))
-            if found and number_of(first := found[0][0].decode()) <= self.latest:
-                raise self.put_back(group, f"it gives {first} again")
-            self.latest = number_of(found[-1][0].decode()) if found else self.latest
-        if found:
-            await self.client.xack(stream, group, *[offset for offset, _ in found])
-        return found
+            if new := await self.acknowledged(group, found):
+                return new
+        block = int(WAIT_SECONDS * 1000) if self.source.follow else None
+        found = entries_of(await self.client.xreadgroup(group, consumer, {stream: ">"}, self.most, block))
+        if found and number_of(first := found[0][0].decode()) <= self.latest:
+            raise self.put_back(group, f"it gives {first} again")
+        self.latest = number_of(found[-1][0].decode()) if found else self.latest
+        return await self.acknowledged(group, found)
+
+    async def acknowledged(self, group: str, found: Sequence[Entry]) -> list[Entry]:
+        """Acknowledge entries, and return those that were not given before."""
+        new = self.not_given(dict(found))
+        try:
+            if found:
+                await self.client.xack(self.source.stream, group, *[offset for offset, _ in found])
+        except self.transient_errors():
+            self.pending = True  # they may come again
+        return [*new.items()]
 
     async def disconnect(self) -> None:
         client, self.client = self.client, None

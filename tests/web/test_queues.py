@@ -8,6 +8,7 @@ import os
 import signal
 import threading
 from collections.abc import Iterator
+from importlib import import_module
 from itertools import count
 from pathlib import Path
 from typing import Any, Protocol
@@ -298,6 +299,32 @@ def test_what_redis_sent_and_nobody_acknowledged_comes_first(tmp_path: Path) -> 
             with pytest.raises(ad.DataLossError, match="1 entries that consumer 'asyncdata' .* had received"):
                 next(numbers)
             assert list(numbers) == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("reached", [True, False])
+def test_entries_of_redis_whose_acknowledgement_is_lost_are_given_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reached: bool
+) -> None:
+    """On its way to the server, or the reply on its way back."""
+    client, calls = import_module("redis.asyncio").Redis, count()
+    acknowledge = client.xack
+
+    async def xack(self: Any, *arguments: Any) -> Any:
+        number = next(calls)
+        if reached or number != 1:
+            await acknowledge(self, *arguments)
+        if number == 1:
+            await self.connection_pool.disconnect()
+            raise redis.exceptions.ConnectionError
+
+    monkeypatch.setattr(client, "xack", xack)
+    with redis_server(tmp_path) as server:
+        queue = RedisQueue(server)
+        queue.send(range(100))
+        assert list(queue.read("trainers")) == [*range(100)]
+        assert next(calls) > 2
+        with queue.client() as other:
+            assert other.xpending("numbers", "trainers")["pending"] == 0
 
 
 @pytest.mark.parametrize("restart", [True, False])
