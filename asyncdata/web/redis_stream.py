@@ -154,7 +154,12 @@ class RedisReader(QueueReader[str]):
 
     async def receive(self) -> list[Message]:
         if self.source.group is not None:
-            entries = await self.next_of_group(self.source.group)
+            try:
+                entries = await self.next_of_group(self.source.group)
+            except require("redis.exceptions", "from_redis_stream", EXTRA).ResponseError as error:
+                if str(error).startswith(("NOGROUP", "UNBLOCKED")):
+                    raise self.put_back(self.source.group, str(error)) from None
+                raise
             return [Message(offset.decode(), None, item_of(offset, fields)) for offset, fields in entries]
         offset = self.offset or before(self.expected or FIRST)
         entries, held = await self.after(offset)

@@ -22,6 +22,7 @@ from asyncdata.web.queue_reader import FIRST_MESSAGES, MessagesRemovedError
 from asyncdata.web.redis_stream import RedisReader
 from tests.reference import failed
 from tests.running import WAYS, taken
+from tests.web.gates import Gate
 from tests.web.queue_servers import Server, nats_server, redis_server
 
 pytestmark = [pytest.mark.web, pytest.mark.usefixtures("nothing_left")]
@@ -62,7 +63,7 @@ class RedisQueue:
             client.xtrim("numbers", count, approximate=False)
 
     def read(self, group: str | None = None, **how: Any) -> ad.Dataset[int]:
-        url = f"redis://127.0.0.1:{self.server.port}"
+        url = f"redis://127.0.0.1:{how.pop('port', self.server.port)}"
         ds = ad.Dataset.from_redis_stream(url, "numbers", group=group, **{"follow": False, **how})
         return ds.map(lambda entry: int(entry["n"]))
 
@@ -348,6 +349,78 @@ def test_a_group_of_redis_that_forgot_what_it_gave_is_an_error(
                 queue.send([5])
             with pytest.raises(ad.DataLossError, match="group 'trainers' was deleted or put back"):
                 next(numbers)
+
+
+@pytest.mark.parametrize("what", ["group", "stream"])
+@pytest.mark.parametrize("counts", [False, True])
+def test_a_group_of_redis_that_is_deleted_while_it_is_waited_for_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str, counts: bool
+) -> None:
+    monkeypatch.setattr("asyncdata.web.redis_stream.WAIT_SECONDS", 0.5)
+    with redis_server(tmp_path, counts) as server:
+        queue = RedisQueue(server)
+        queue.send(range(5))
+        with queue.read("trainers", follow=True).iterate() as numbers, queue.client() as client:
+            assert taken(numbers, 5) == [*range(5)]
+            with client.monitor() as seen:
+                assert next(told for told in seen.listen() if "BLOCK" in told["command"])
+            client.xgroup_destroy("numbers", "trainers") if what == "group" else client.delete("numbers")
+            with pytest.raises(ad.DataLossError, match="group 'trainers' was deleted or put back"):
+                next(numbers)
+
+
+@pytest.mark.parametrize("group", [None, "trainers"])
+def test_entries_of_redis_whose_reply_is_lost_are_given_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, group: str | None
+) -> None:
+    connection = import_module("redis.asyncio.connection").AbstractConnection
+    read, calls = connection.read_response, count()
+
+    async def read_response(self: Any, *arguments: Any, **more: Any) -> Any:
+        reply = await read(self, *arguments, **more)
+        if b"numbers" in str(reply).encode() and next(calls) == 2:
+            await self.disconnect()
+            raise redis.exceptions.ConnectionError
+        return reply
+
+    monkeypatch.setattr(connection, "read_response", read_response)
+    with redis_server(tmp_path) as server:
+        queue = RedisQueue(server)
+        queue.send(range(100))
+        assert list(queue.read(group)) == [*range(100)]
+        assert next(calls) > 2
+
+
+@pytest.mark.parametrize("group", [None, "trainers"])
+@pytest.mark.parametrize("more", [0, 3, 20])
+def test_a_replica_of_redis_without_the_last_entries_is_an_error_when_it_takes_over(
+    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch, group: str | None, more: int
+) -> None:
+    """Behind one address, as a service with failover is: entries were acknowledged, and read, that it never got."""
+    monkeypatch.setattr("asyncdata.web.redis_stream.WAIT_SECONDS", 0.5)
+    with (
+        redis_server(tmp_path_factory.mktemp("first"), counts=True) as server,
+        redis_server(tmp_path_factory.mktemp("second"), counts=True) as other,
+        Gate.before(server.port) as gate,
+    ):
+        queue, replica = RedisQueue(server), RedisQueue(other)
+        with queue.client() as first, replica.client() as second:
+            first.config_set("repl-diskless-sync-delay", 0)
+            queue.send(range(20))
+            second.replicaof("127.0.0.1", server.port)
+            assert first.wait(1, 0) == 1
+            second.replicaof("NO", "ONE")
+        queue.send(range(20, 23))
+        with queue.read(group, port=gate.port, follow=True).iterate() as numbers:
+            assert taken(numbers, 23) == [*range(23)]
+            state = None if group else numbers.state_dict()
+            gate.target = other.port
+            gate.break_off()
+            replica.send(range(100, 100 + more))
+            assert taken(numbers) == [failed(ad.DataLossError())]
+        if state is not None:
+            with pytest.raises(ad.DataLossError, match="deleted"):
+                list(replica.read().iterate(state=state))
 
 
 def test_a_read_of_entries_that_were_all_trimmed_does_not_end_it(tmp_path: Path) -> None:
