@@ -247,8 +247,11 @@ class NatsReader(QueueReader[int]):
         if self.source.durable is not None:
             await self.check_durable(self.source.durable)
             told = await self.consumer_info()
-            again = told["num_ack_pending"] and self.waited <= self.ack_wait  # what a reader that died had comes again
-            return not told["num_pending"] and not self.subscription.pending_msgs and not again
+            if self.acknowledges:  # the client may have more, which are end marks of requests
+                more = told["num_ack_pending"] and self.waited <= self.ack_wait  # what a reader that died had comes
+            else:
+                more = self.subscription.pending_msgs
+            return not told["num_pending"] and not more
         state, told = await self.stream_state(), await self.consumer_info()
         is_end = not told["num_pending"] and told["delivered"]["consumer_seq"] == self.taken
         if is_end:

@@ -613,6 +613,53 @@ def test_what_a_reader_of_nats_that_died_had_comes_again_before_the_end(
     assert list(nats_queue.read("trainers")) == [*range(10, 30), *range(10)]
 
 
+def test_what_a_durable_consumer_of_nats_gives_up_does_not_come_and_is_not_waited_for(
+    nats_queue: NatsQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its limit of deliveries is one, and the reader that got ten messages died."""
+
+    async def receive(stream: Any) -> None:
+        subscription = await stream.pull_subscribe_bind(consumer="trainers", stream="numbers")
+        assert len(await subscription.fetch(10)) == 10
+
+    monkeypatch.setattr("asyncdata.web.nats_stream.WAIT_SECONDS", 0.2)
+    nats_queue.send(range(30))
+    nats_queue.make_consumer("trainers", ack_wait=10**9, max_deliver=1)
+    nats_queue.run(receive)
+    requested, requests = NatsReader.requested, count()
+
+    async def counted(self: NatsReader) -> list[Any]:
+        next(requests)
+        return await requested(self)
+
+    monkeypatch.setattr(NatsReader, "requested", counted)
+    assert list(nats_queue.read("trainers")) == [*range(10, 30)]
+    assert next(requests) < 20  # it waits for `ack_wait`, a second, in requests of 0.2 s
+
+
+@pytest.mark.parametrize("group", [None, "trainers"])
+@pytest.mark.parametrize("again", [False, True])
+def test_a_stream_of_nats_in_memory_that_is_gone_after_a_restart_is_an_error(
+    nats_queue: NatsQueue, monkeypatch: pytest.MonkeyPatch, group: str | None, again: bool
+) -> None:
+    """Also if it was made again, and has more messages than were read."""
+    monkeypatch.setattr("asyncdata.web.nats_stream.WAIT_SECONDS", 0.2)
+    nats_queue.make(storage="memory")
+    nats_queue.send(range(5))
+    with nats_queue.read(group, follow=True).iterate() as numbers:
+        assert taken(numbers, 5) == [*range(5)]
+        state = None if group else numbers.state_dict()
+        nats_queue.server.kill()
+        nats_queue.server.start()
+        if again:
+            nats_queue.make(storage="memory")
+            nats_queue.send(range(100, 110))
+        assert taken(numbers) == [failed(ad.DataLossError())]
+    if state is not None:
+        with pytest.raises((ad.DataLossError, ad.ResumeError), match="deleted, and perhaps made anew"):
+            list(nats_queue.read().iterate(state=state))
+
+
 def test_a_push_consumer_of_nats_is_refused(nats_queue: NatsQueue) -> None:
     nats_queue.send(range(5))
     nats_queue.make_consumer("trainers", deliver_subject="inbox")
