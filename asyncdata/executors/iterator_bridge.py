@@ -521,14 +521,23 @@ class LoopBridge(ThreadRequests):
             self.consumer_loop.call_soon_threadsafe(call, *args)
         except RuntimeError:  # that loop was closed, and its iterator with it
             if not self.over and not self.ended:
-                self.hand(
-                    Failure(StageError("the event loop that the async iterable belongs to has been closed"), True)
-                )
-                self.hand(END)
+                self.fail(StageError("the event loop that the async iterable belongs to has been closed"))
+
+    def fail(self, error: BaseException) -> None:
+        """Hand over the failure of the source, which ends it."""
+        self.hand(Failure(error, True))
+        self.hand(END)
 
     def begin(self) -> None:
-        self.task = self.consumer_loop.create_task(self.run())
-        self.scope.owned.adopt(self.task)
+        """Start the task; the error of a task factory of the loop's takes the place of all items."""
+        running = self.run()
+        try:
+            self.task = self.consumer_loop.create_task(running)
+        except Exception as error:
+            running.close()
+            self.fail(error)
+        else:
+            self.scope.owned.adopt(self.task)
 
     def order(self, count: int) -> None:
         self.run_on_consumer_loop(self.add, count)
@@ -565,8 +574,7 @@ class LoopBridge(ThreadRequests):
                     break
         except BaseException as error:
             if not self.over:  # not by `stop`: the iterator's own doing, or its loop is being shut down
-                self.hand(Failure(error, True))
-                self.hand(END)
+                self.fail(error)
             if not isinstance(error, Exception):
                 raise
         finally:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import closing
+import sys
+from collections.abc import AsyncIterator
+from contextlib import aclosing, closing
 from typing import Any
 
 import pytest
@@ -66,3 +68,25 @@ def test_a_cancellation_by_a_users_function_ends_the_pipeline_and_not_its_consum
     ds = ad.Dataset.sample_from_datasets([numbers, numbers], weights, seed=1)
     with pytest.raises((asyncio.CancelledError, ad.StageError)):
         list(ds.with_options(ad.Options(placement=placement)))
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="Python 3.12 added eager tasks")
+@pytest.mark.parametrize("placement", ["thread", "current"])
+async def test_tasks_of_the_consumers_loop_may_run_before_their_creation_returns(placement: Any) -> None:
+    async def numbers() -> AsyncIterator[int]:
+        for number in range(20):
+            yield number
+
+    async def doubled(number: int) -> int:
+        if number % 3:
+            await asyncio.sleep(0)
+        return 2 * number
+
+    asyncio.get_running_loop().set_task_factory(asyncio.eager_task_factory)  # type: ignore[attr-defined]
+    read = ad.Dataset.from_async_iterable(numbers).map(doubled, 4).prefetch(2)
+    flat = ad.Dataset.range(20).interleave(lambda x: ad.Dataset.from_list([x]).map(doubled, 2), 1).prefetch(2)
+    for ds in (read, flat):
+        ds = ds.with_options(ad.Options(placement=placement))  # noqa: PLW2901
+        assert [int(number) async for number in ds] == [2 * number for number in range(20)]
+        async with aclosing(aiter(ds)) as elements:
+            assert [int(await anext(elements)) for _ in range(3)] == [0, 2, 4]

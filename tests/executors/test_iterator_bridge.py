@@ -6,7 +6,7 @@ import asyncio
 import random
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from functools import partial
 from typing import Any
 
@@ -250,3 +250,26 @@ def test_all_that_is_asked_for_is_waited_for_where_it_comes_swiftly() -> None:
     assert patience(1000, 4096, 5e-3) == 2e-3, "a group, of items that are worth being woken for"
     assert patience(2000, 4000, 2e-3) == pytest.approx(8e-3), "twice as long as all of them take"
     assert patience(100, 100, 1e-4) == 2e-3, "no less than a timer can tell"
+
+
+class NoTask(Exception):
+    """What a task factory raises."""
+
+
+async def test_a_loop_that_makes_no_task_is_an_error() -> None:
+    """As `asyncio.eager_task_factory` of Python 3.13.0 raises on a loop of uvloop 0.23."""
+
+    async def numbers() -> AsyncIterator[int]:
+        yield 0
+
+    def refuse(loop: asyncio.AbstractEventLoop, coroutine: Any, **kwargs: Any) -> asyncio.Task[Any]:
+        coroutine.close()
+        raise NoTask
+
+    elements = aiter(ad.Dataset.from_async_iterable(numbers))
+    asyncio.get_running_loop().set_task_factory(refuse)
+    try:
+        with pytest.raises(NoTask):
+            await anext(elements)
+    finally:
+        asyncio.get_running_loop().set_task_factory(None)
