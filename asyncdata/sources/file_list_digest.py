@@ -102,8 +102,9 @@ def names_and_sizes(names: Sequence[str]) -> list[tuple[str, int]]:
 
 def folder_of(names: Sequence[str]) -> int:
     """Return the length of the path of the common folder."""
-    prefix = os.path.commonprefix(names)  # noqa: RUF071  also for URLs; it is cut at a separator
-    return len(prefix) - len(os.path.basename(prefix))
+    first, last = min(names, default=""), max(names, default="")
+    same = next((place for place, (one, other) in enumerate(zip(first, last)) if one != other), len(first))
+    return same - len(os.path.basename(first[:same]))
 
 
 def in_folder(names: Sequence[str], folder: int) -> list[tuple[str, int]]:
