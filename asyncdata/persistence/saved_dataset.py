@@ -472,7 +472,7 @@ class Saved:
         return ElementFile(
             path,
             self.compression,
-            indexes=None if self.compression else self.indexes,
+            files=None if self.compression else self.indexes,
             count=self.shards[path],
             max_record_bytes=self.indexes.most,
         )

@@ -88,4 +88,4 @@ def records_of(
 def record_file(filename: Filename, indexes: IndexCache | None, samples: Mapping[str, int], **how: Any) -> RecordFile:
     """Return the source for one file."""
     path = path_of(RecordFile.method, filename, how["storage"], indexed=indexes is not None)
-    return RecordFile(path, indexes=indexes, samples=samples.get(path), **how)
+    return RecordFile(path, files=indexes, samples=samples.get(path), **how)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -11,7 +10,7 @@ from asyncdata.sources.numbered_files import NumberedFiles
 from asyncdata.storage import AnyPart, StorageOptions, open_file, without_query
 from asyncdata.storage.base import Status
 
-__all__ = ("FilesWithHeaders", "KnownFile")
+__all__ = ("FilesWithHeaders", "KnownFile", "check_unchanged")
 
 
 @dataclass
@@ -36,8 +35,8 @@ Known = TypeVar("Known", bound=KnownFile)
 class FilesWithHeaders(NumberedFiles, Generic[Known]):
     """Files of one format with headers."""
 
-    known_file: Callable[[Status], Known]
-    """Makes what is known of a file, to begin with."""
+    known_file: type[Known]
+    """What is known of a file."""
 
     def __init__(self, storage: StorageOptions | None = None) -> None:
         self.storage = storage
@@ -49,13 +48,12 @@ class FilesWithHeaders(NumberedFiles, Generic[Known]):
             try:
                 with open_file(path, self.storage) as file:
                     self.known[path] = self.inspect(file, path)
-            except OSError as error:
-                self.known[path] = known = self.known_file(Status(-1, 0))
-                known.error = error.with_traceback(None)
+            except (OSError, DataLossError) as error:
+                self.known[path] = self.known_file(Status(-1, 0), error=error.with_traceback(None))
         return self.known[path]
 
     def inspect(self, file: AnyPart, path: str) -> Known:
-        """Read the header of a file."""
+        """Read the header of a file; `DataLossError` if it has no elements."""
         raise NotImplementedError
 
     def count(self, path: str) -> int:
@@ -67,7 +65,8 @@ class FilesWithHeaders(NumberedFiles, Generic[Known]):
     def is_broken(self, path: str) -> bool:
         return self.of(path).error is not None
 
-    def check_unchanged(self, path: str, file: AnyPart) -> None:
-        """Raise unless a file is as it was."""
-        if file.status() != self.of(path).status:
-            raise DataLossError(f"{without_query(path)}: the file has changed since its header was read")
+
+def check_unchanged(path: str, file: AnyPart, status: Status | None) -> None:
+    """Raise unless a file is as it was."""
+    if file.status() != status:
+        raise DataLossError(f"{without_query(path)}: the file has changed since it was first read")

@@ -8,14 +8,11 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from asyncdata.errors import DataLossError
-from asyncdata.executors.scope import Scope
 from asyncdata.formats.fixed_length import FixedLayout, FixedParser
-from asyncdata.options import UNKNOWN_CARDINALITY
-from asyncdata.runtime.block import Blocks, Demand
-from asyncdata.runtime.tickets import Position, Ticket
+from asyncdata.runtime.block import Demand
 from asyncdata.sources.file_contents import FileContents
-from asyncdata.sources.numbered_files import NumberedFiles
-from asyncdata.sources.parsed_files import ParsedChunk, ParsedFile
+from asyncdata.sources.numbered_files import NumberedFile, NumberedFiles
+from asyncdata.sources.parsed_files import ParsedChunk
 from asyncdata.storage import BLOCK_BYTES, Entry, StorageOptions, is_local_or_cached, open_file, size_of, without_query
 
 __all__ = ("FixedFile", "FixedFiles")
@@ -73,12 +70,16 @@ class FixedFiles(NumberedFiles):
 
 
 @dataclass(frozen=True, eq=False)
-class FixedFile(ParsedFile):
+class FixedFile(NumberedFile):
     """The records of one file, as bytes. A file whose size does not fit has one element, the error."""
 
     method: ClassVar[str] = "FixedLengthRecordDataset"
 
     files: FixedFiles = field(kw_only=True, repr=False)
+
+    @property
+    def numbered(self) -> FixedFiles | None:
+        return self.files if not self.compression and is_local_or_cached(self.path, self.storage) else None
 
     def parser(self, compressed: bool) -> FixedParser:
         return FixedParser(self.shown, self.files.layout)
@@ -99,23 +100,3 @@ class FixedFile(ParsedFile):
     @property
     def recognises(self) -> bool:
         return False  # any bytes may be records
-
-    @property
-    def cardinality(self) -> int:
-        return self.files.count(self.path) if self.random_access else UNKNOWN_CARDINALITY
-
-    @property
-    def random_access(self) -> bool:
-        return not self.compression and is_local_or_cached(self.path, self.storage)
-
-    def seek(self, count: int) -> Position:
-        return self.files.position(self.path, count) if self.random_access else super().seek(count)
-
-    @property
-    def source_fails(self) -> bool:
-        return self.random_access and self.files.is_broken(self.path)
-
-    def fetch(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
-        if not self.random_access:
-            return super().fetch(scope, want, tickets)
-        return self.files.fetch([(self.path, record) for record in tickets], scope, want, tickets)

@@ -21,6 +21,7 @@ from asyncdata.formats.parquet_groups import DecodedGroup
 from asyncdata.formats.sized_file import SizedFile
 from asyncdata.formats.video import Pixels, Video
 from asyncdata.graph.node import PHYSICAL, REPLACEABLE
+from asyncdata.sources.files_with_headers import check_unchanged
 from asyncdata.sources.parquet_random_access import KnownTable, ParquetFiles
 from asyncdata.storage import StorageOptions, open_file, without_query
 from asyncdata.storage.cached import RemoteFile
@@ -105,8 +106,7 @@ class FrameTables(ParquetFiles):
                 self.groups.move_to_end((path, group))
                 return decoded
         with open_file(path, self.storage) as file:
-            if file.status() != known.status:
-                raise DataLossError(f"{without_query(path)}: the file has changed since its end was read")
+            check_unchanged(path, file, known.status)
             return self.group(file, path, known, group)
 
     def all_columns(self, path: str) -> list[Mapping[str, Any]]:
@@ -147,8 +147,7 @@ class VideoFile(SizedFile):
             found = self.remote.read_at(self.at, size)
         else:
             with open_file(self._path, self._storage) as file:
-                if file.status() != self._status:
-                    raise DataLossError(f"{without_query(self._path)}: the file has changed since it was opened")
+                check_unchanged(self._path, file, self._status)
                 found = file.read_at(self.at, size)
         self.at += len(found)
         return found

@@ -15,7 +15,7 @@ from asyncdata.formats.column_parser import part_of
 from asyncdata.formats.npy import NpyHeader, header_of
 from asyncdata.formats.npy_rows import HEADER_BYTES, MAX_FILE_BYTES, NpyParser, is_by_rows, is_numpys
 from asyncdata.graph.node import PHYSICAL
-from asyncdata.sources.files_with_headers import FilesWithHeaders, KnownFile
+from asyncdata.sources.files_with_headers import FilesWithHeaders, KnownFile, check_unchanged
 from asyncdata.sources.numbered_files import NumberedFile
 from asyncdata.storage import BLOCK_BYTES, AnyPart, StorageOptions, open_file, read_head, without_query
 
@@ -91,7 +91,7 @@ class NpyFiles(FilesWithHeaders[KnownArrays]):
         if known.columns is not None:
             return [known.error or self.row_of(known.columns, record) for record in records]
         with open_file(path, self.storage) as file:
-            self.check_unchanged(path, file)
+            check_unchanged(path, file, known.status)
             return [self.row_at(file, known, record) for record in records]
 
     def row_of(self, columns: Any, record: int) -> Any:

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Final
 import numpy as np
 
 from asyncdata.elements.columns import ColumnBatch
-from asyncdata.errors import DataLossError
+from asyncdata.errors import DataLossError, ResumeError
 from asyncdata.executors.function_call import noted
 from asyncdata.executors.scope import Scope
 from asyncdata.graph.node import PHYSICAL
@@ -150,10 +150,14 @@ async def in_order(node: ParsedFile, files: NumberedFiles, scope: Scope, want: D
     if file.size >= 0:
         place.check(node, file)
     number, lost = place.record + place.skip, False
+    behind = number >= count and files.is_broken(path)  # no state leads behind an error
+    if number > count and not behind:
+        raise ResumeError(f"{node.label()}: the state is after {number} elements, and the file has {count} now")
+    number = count - 1 if behind else number
     while number < count and not lost:
         found = await scope.in_thread(partial(files.chunk, path, number))
         elements, lost = found.elements, found.lost
-        if file.size < 0 and isinstance(elements, list):
+        if (behind or file.size < 0) and isinstance(elements, list):
             place.check_error(node, elements[0])
         while elements:
             part, elements = elements[: want.items], elements[want.items :]
@@ -168,30 +172,35 @@ class NumberedFile(ParsedFile):
     files: NumberedFiles | None = field(default=None, kw_only=True, repr=False, metadata=PHYSICAL)
 
     @property
+    def numbered(self) -> NumberedFiles | None:
+        """What reads the elements by number, if that is possible."""
+        return self.files
+
+    @property
     def recognises(self) -> bool:
-        return self.files is None  # compressed files have no random access
+        return self.numbered is None  # compressed files have no random access
 
     @property
     def cardinality(self) -> int:
-        return UNKNOWN_CARDINALITY if self.files is None else self.files.count(self.path)
+        return UNKNOWN_CARDINALITY if (files := self.numbered) is None else files.count(self.path)
 
     @property
     def random_access(self) -> bool:
-        return self.files is not None
+        return self.numbered is not None
 
     def explain(self, error: Exception, ordinal: int) -> None:
-        if self.files is not None:
+        if self.numbered is not None:
             explain_compressed(error, self.path, self.storage)
         super().explain(error, ordinal)
 
     def seek(self, count: int) -> Position:
-        return super().seek(count) if self.files is None else self.files.position(self.path, count)
+        return super().seek(count) if (files := self.numbered) is None else files.position(self.path, count)
 
     @property
     def source_fails(self) -> bool:
-        return self.files is not None and self.files.is_broken(self.path)
+        return (files := self.numbered) is not None and files.is_broken(self.path)
 
     def fetch(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
-        if self.files is None:
+        if (files := self.numbered) is None:
             return super().fetch(scope, want, tickets)
-        return self.files.fetch([(self.path, record) for record in tickets], scope, want, tickets)
+        return files.fetch([(self.path, record) for record in tickets], scope, want, tickets)

@@ -13,7 +13,6 @@ from typing import Any, ClassVar, Final, TypeAlias
 
 from asyncdata.elements.columns import ColumnBatch
 from asyncdata.elements.isolation import CONSTANT
-from asyncdata.errors import DataLossError
 from asyncdata.formats.parquet_groups import (
     TAIL,
     DecodedGroup,
@@ -27,7 +26,7 @@ from asyncdata.formats.parquet_groups import (
     reading_errors,
     spans,
 )
-from asyncdata.sources.numbered_files import NumberedFiles
+from asyncdata.sources.files_with_headers import FilesWithHeaders, KnownFile, check_unchanged
 from asyncdata.storage import AnyPart, StorageOptions, open_file, without_query
 from asyncdata.storage.base import Status
 
@@ -40,27 +39,25 @@ Group: TypeAlias = DecodedGroup | Exception
 
 
 @dataclass
-class KnownTable:
+class KnownTable(KnownFile):
     """The metadata of a file, or the error that it cannot be read."""
 
-    status: Status
     metadata: Any = None
     needed: list[str] | None = None
     places: Sequence[int] = ()
     begins: list[int] = field(default_factory=lambda: [0])
     """The number of each row group's first row, and at the end the number of rows."""
-    error: Exception | None = None
 
 
-class ParquetFiles(NumberedFiles):
+class ParquetFiles(FilesWithHeaders[KnownTable]):
     """Files of tables, whose metadata is read once."""
 
     method: ClassVar = "ParquetDataset"
+    known_file = KnownTable
 
     def __init__(self, columns: Sequence[str] | None, storage: StorageOptions | None = None) -> None:
+        super().__init__(storage)
         self.selection = Selection(columns)
-        self.storage = storage
-        self.known: dict[str, KnownTable] = {}
         self.groups: OrderedDict[tuple[str, int], Group] = OrderedDict()
         self.lock = threading.Lock()
 
@@ -70,20 +67,15 @@ class ParquetFiles(NumberedFiles):
     def __setstate__(self, state: tuple[Selection, StorageOptions | None]) -> None:
         self.__init__(state[0].columns, state[1])
 
-    def of(self, path: str) -> KnownTable:
-        if path not in self.known:
-            try:
-                with open_file(path, self.storage) as file:
-                    self.known[path] = self.inspect(file, without_query(path))
-            except reading_errors() as error:
-                self.known[path] = KnownTable(
-                    Status(-1, 0), error=as_data_loss(error, without_query(path)).with_traceback(None)
-                )
-        return self.known[path]
+    def inspect(self, file: AnyPart, path: str) -> KnownTable:
+        status, name = file.status(), without_query(path)
+        try:
+            return self.table(file, name, status)
+        except reading_errors() as error:
+            return KnownTable(status, error=as_data_loss(error, name).with_traceback(None))
 
-    def inspect(self, file: AnyPart, name: str) -> KnownTable:
+    def table(self, file: AnyPart, name: str, status: Status) -> KnownTable:
         """Read the metadata at the end of a file."""
-        status = file.status()
         size = min(TAIL, status.size)
         tail = file.read_at(status.size - size, size)
         length = checked_tail(tail, status.size)
@@ -93,14 +85,8 @@ class ParquetFiles(NumberedFiles):
         rows = [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
         needed = self.selection.needed(metadata, name)
         check_columns(metadata, status.size, needed)
-        return KnownTable(status, metadata, needed, places_of(metadata, needed), [0, *accumulate(rows)])
-
-    def count(self, path: str) -> int:
-        known = self.of(path)
-        return known.begins[-1] + (known.error is not None)
-
-    def size(self, path: str) -> int:
-        return self.of(path).status.size
+        begins = [0, *accumulate(rows)]
+        return KnownTable(status, begins[-1], None, metadata, needed, places_of(metadata, needed), begins)
 
     def offset(self, path: str, number: int) -> tuple[int, int, int]:
         known = self.of(path)
@@ -109,17 +95,13 @@ class ParquetFiles(NumberedFiles):
         group = bisect_right(known.begins, number) - 1
         return known.begins[group], group, number - known.begins[group]
 
-    def is_broken(self, path: str) -> bool:
-        return self.of(path).error is not None
-
     def read_file(self, path: str, records: Sequence[int]) -> list[Any]:
         known = self.of(path)
         if known.error is not None:
             return [known.error] * len(records)
         found: list[Any] = [None] * len(records)
         with open_file(path, self.storage) as file:
-            if file.status() != known.status:
-                raise DataLossError(f"{without_query(path)}: the file has changed since its end was read")
+            check_unchanged(path, file, known.status)
             groups = defaultdict[int, list[int]](list)
             for place, record in enumerate(records):
                 groups[bisect_right(known.begins, record) - 1].append(place)
@@ -154,7 +136,7 @@ class ParquetFiles(NumberedFiles):
             return as_data_loss(error, without_query(path), group).with_traceback(None)
 
     def is_end(self, path: str, record: int) -> bool:
-        return self.of(path).error is not None
+        return self.is_broken(path)
 
 
 def elements_at(decoded: Group, rows: Sequence[int], name: str, group: int) -> list[Any]:

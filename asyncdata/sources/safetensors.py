@@ -18,7 +18,7 @@ from asyncdata.graph.node import PHYSICAL
 from asyncdata.options import UNKNOWN_CARDINALITY
 from asyncdata.runtime.block import Blocks, Demand
 from asyncdata.runtime.tickets import Position
-from asyncdata.sources.files_with_headers import FilesWithHeaders, KnownFile
+from asyncdata.sources.files_with_headers import FilesWithHeaders, KnownFile, check_unchanged
 from asyncdata.sources.numbered_files import NumberedFile, in_order, runs
 from asyncdata.storage import BLOCK_BYTES, AnyPart, StorageOptions, is_local_or_cached, open_file, without_query
 
@@ -68,7 +68,7 @@ class SafetensorsFiles(FilesWithHeaders[KnownTensors]):
         if known.error is not None:
             return [known.error] * len(records)
         with open_file(path, self.storage) as file:
-            self.check_unchanged(path, file)
+            check_unchanged(path, file, known.status)
             found = [self.rows(path, file, known, start, stop) for start, stop in runs(records)]
         return found[0] if len(found) == 1 else [*chain.from_iterable(found)]
 

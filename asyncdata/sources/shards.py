@@ -17,7 +17,7 @@ from asyncdata.formats.shards import BEGIN_BYTES, Layout, ShardFormat, ShardHead
 from asyncdata.graph.node import PHYSICAL
 from asyncdata.runtime.block import Blocks, Demand
 from asyncdata.runtime.tickets import Position
-from asyncdata.sources.files_with_headers import FilesWithHeaders, KnownFile
+from asyncdata.sources.files_with_headers import FilesWithHeaders, KnownFile, check_unchanged
 from asyncdata.sources.numbered_files import NumberedFile, in_order
 from asyncdata.storage import AnyPart, StorageOptions, is_local_or_cached, open_file, read_head, without_query
 
@@ -79,7 +79,7 @@ class ShardFiles(FilesWithHeaders[KnownShard]):
         if layout is None:
             return [known.error] * len(records)
         with open_file(path, self.storage) as file:
-            self.check_unchanged(path, file)
+            check_unchanged(path, file, self.of(path).status)
             spans = self.spans(file, [record for record in records if record < known.records], known.records)
             return [
                 known.error if record >= known.records else self.sample_at(file, layout, name, *next(spans))
@@ -174,7 +174,7 @@ class LitFiles(ShardFiles):
         if not self.in_groups(path):
             return super().read_file(path, records)
         with open_file(path, self.storage) as file:
-            self.check_unchanged(path, file)
+            check_unchanged(path, file, self.of(path).status)
             return self.groups[path].read(file.read_at, self.size(path), without_query(path), records)
 
     def chunk_end(self, path: str, start: int) -> int:

@@ -3,32 +3,30 @@
 from __future__ import annotations
 
 import copy
-import os
+import sys
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Any, ClassVar
 
 import numpy as np
 
 from asyncdata.errors import DataLossError
 from asyncdata.executors.function_call import noted
-from asyncdata.executors.scope import Scope
 from asyncdata.formats.record_limits import MAX_RECORD_BYTES
 from asyncdata.formats.tfrecord_index import HEADER, RecordIndex, Stamp, changed, damaged_span, lost_record, records_in
-from asyncdata.runtime.block import Block, Blocks, Demand, Failure
-from asyncdata.runtime.tickets import END, Position, ReplayedTickets, Ticket
+from asyncdata.runtime.block import Failure
 from asyncdata.sources.index_storage import explain_compressed, make_several, read_or_make
+from asyncdata.sources.numbered_files import NumberedFiles
 from asyncdata.sources.parsed_files import Spot, explain_path
 from asyncdata.storage import BLOCK_BYTES, AnyPart, StorageOptions, open_file, without_query
 
 __all__ = ("IndexCache", "of_another_count")
 
-FEW: Final = 64
-"""At least this many records are read at once, if they were requested, as each hop to a thread has a cost."""
 
-
-class IndexCache:
+class IndexCache(NumberedFiles):
     """The indexes of files by path, each read or made once, when it is first needed."""
+
+    method: ClassVar = "TFRecordDataset"
 
     def __init__(
         self,
@@ -59,11 +57,14 @@ class IndexCache:
                     self.known.pop(path, None)
         return self.of(path)
 
-    def position(self, path: str, number: int) -> Position:
-        index = self.of(path)
-        if number >= index.count:
-            return END
-        return [os.path.basename(without_query(path)), index.stamp.size, number, index.span(number)[0], 0]
+    def count(self, path: str) -> int:
+        return self.of(path).count
+
+    def size(self, path: str) -> int:
+        return self.of(path).stamp.size
+
+    def offset(self, path: str, number: int) -> tuple[int, int, int]:
+        return number, self.of(path).span(number)[0], 0
 
     def is_broken(self, path: str) -> bool:
         index = self.of(path)
@@ -72,13 +73,16 @@ class IndexCache:
     def counts(self, paths: Sequence[str]) -> list[int]:
         make_several(paths, self.known, self.of)
         for path in paths:
-            count = self.of(path).count
+            count = self.count(path)
             if count != (expected := self.samples.get(path, count)) and not self.is_broken(path):
                 raise of_another_count(path, count, expected)
-        return [self.of(path).count for path in paths]
+        return super().counts(paths)
 
-    def fetch(self, spots: Sequence[Spot], scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
-        return gathered(self, spots, scope, want, tickets)
+    def at_once(self) -> int:
+        return sys.maxsize  # `GatherRead` limits the bytes
+
+    def read(self, spots: Sequence[Spot]) -> list[Any]:
+        return GatherRead(self, spots).read()
 
 
 def of_another_count(path: str, count: int, expected: int | None) -> DataLossError:
@@ -106,21 +110,6 @@ def peek(file: AnyPart, offset: int, buffer: memoryview) -> int:
 
 def fill_all(file: AnyPart, offset: int, buffer: memoryview) -> int:
     return file.fill_at(offset, buffer)
-
-
-async def gathered(
-    indexes: IndexCache, spots: Sequence[Spot], scope: Scope, want: Demand, tickets: Sequence[Ticket]
-) -> Blocks:
-    """Yield the records at these spots, with these tickets, in order, up to the first one that does not exist."""
-    done = 0
-    while done < len(spots):
-        items = await scope.in_thread(GatherRead(indexes, spots[done : done + max(want.items, FEW)]).read)
-        if not items:
-            return
-        while items:
-            part, items = items[: want.items], items[want.items :]
-            yield Block(part, ReplayedTickets(tickets, done, done + len(part), END), Failure in set(map(type, part)))
-            done += len(part)
 
 
 class GatherRead:

@@ -18,7 +18,8 @@ from asyncdata.formats.tokens import HEADER_BYTES, TokenIndex, TokenWindows, ind
 from asyncdata.graph.node import PHYSICAL
 from asyncdata.runtime.block import Blocks, Demand
 from asyncdata.runtime.tickets import Position
-from asyncdata.sources.numbered_files import NumberedFile, NumberedFiles, in_order, runs
+from asyncdata.sources.files_with_headers import FilesWithHeaders, KnownFile, check_unchanged
+from asyncdata.sources.numbered_files import NumberedFile, in_order, runs
 from asyncdata.storage import BLOCK_BYTES, AnyPart, StorageOptions, open_file, without_query
 from asyncdata.storage.base import Status
 
@@ -40,16 +41,12 @@ class TokenLayout:
 
 
 @dataclass
-class KnownTokens:
+class KnownTokens(KnownFile):
     """What is known of a file without reading its tokens."""
 
-    status: Status
-    dtype: np.dtype[Any]
-    count: int
+    dtype: np.dtype[Any] = np.dtype("u1")  # noqa: RUF009  it cannot be changed
     index: TokenIndex | None = None
     index_status: Status | None = None
-    error: OSError | DataLossError | None = None
-    """The error that replaces the file; it is its only element."""
 
 
 @dataclass(frozen=True)
@@ -69,16 +66,11 @@ class OpenTokens:
         return np.frombuffer(data, self.known.dtype)
 
 
-def check_same(path: str, file: AnyPart, status: Status | None) -> None:
-    """Raise unless a file is as it was."""
-    if file.status() != status:
-        raise DataLossError(f"{without_query(path)}: the file has changed since the dataset first looked")
-
-
-class TokenFiles(NumberedFiles):
+class TokenFiles(FilesWithHeaders[KnownTokens]):
     """Files of tokens of one layout. Their sizes, and the headers of their indexes, are read once."""
 
     method: ClassVar = "TokenDataset"
+    known_file = KnownTokens
 
     def __init__(
         self,
@@ -86,40 +78,28 @@ class TokenFiles(NumberedFiles):
         storage: StorageOptions | None = None,
         spans: Mapping[str, tuple[int, int]] | None = None,
     ) -> None:
+        super().__init__(storage)
         self.layout = layout
-        self.storage = storage
         self.spans = spans or {}
         """Where the tokens of files begin and end, if an index says it."""
-        self.known: dict[str, KnownTokens] = {}
 
-    def of(self, path: str) -> KnownTokens:
-        """Return what is known of a file."""
-        if path not in self.known:
-            try:
-                self.known[path] = self.inspect(path)
-            except (OSError, DataLossError) as error:
-                self.known[path] = KnownTokens(Status(-1, 0), np.dtype("u1"), 1, error=error.with_traceback(None))
-        return self.known[path]
-
-    def inspect(self, path: str) -> KnownTokens:
+    def inspect(self, file: AnyPart, path: str) -> KnownTokens:
         """Read the header of a file's index, if it has one, and compare it with the file."""
-        with open_file(path, self.storage) as file:
-            status = file.status()
+        status = file.status()
         if self.layout.dtype is not None:
-            return KnownTokens(status, self.layout.dtype, self.windows_in(path, status, self.layout.dtype))
-        with open_file(beside := index_path(path), self.storage) as file:
+            return KnownTokens(status, self.windows_in(path, status, self.layout.dtype), dtype=self.layout.dtype)
+        with open_file(beside := index_path(path), self.storage) as indexed:
             try:
-                index = index_of(file.read_at(0, HEADER_BYTES))
-                index.check(file.read_at, file.status().size, status.size)
+                index = index_of(indexed.read_at(0, HEADER_BYTES))
+                index.check(indexed.read_at, (index_status := indexed.status()).size, status.size)
             except ValueError as error:
                 raise DataLossError(f"{without_query(beside)}: {error}: it is damaged, or of other tokens") from None
-            known = KnownTokens(status, index.dtype, 0, index, file.status())
         if self.layout.window == "sequence":
-            known.count = index.sequences
+            count = index.sequences
         else:
             is_document = self.layout.window == "document"
-            known.count = index.documents if is_document else self.windows_in(path, status, index.dtype)
-        return known
+            count = index.documents if is_document else self.windows_in(path, status, index.dtype)
+        return KnownTokens(status, count, None, index.dtype, index, index_status)
 
     def windows_in(self, path: str, status: Status, dtype: np.dtype[Any]) -> int:
         """Return how many windows a file has; `DataLossError` if it does not consist of tokens."""
@@ -135,12 +115,6 @@ class TokenFiles(NumberedFiles):
             raise DataLossError(f"{without_query(path)}: {status.size} bytes are no tokens of {dtype}{after}")
         return self.layout.window.count(tokens)
 
-    def count(self, path: str) -> int:
-        return self.of(path).count
-
-    def is_broken(self, path: str) -> bool:
-        return self.of(path).error is not None
-
     def at_once(self) -> int:
         """Return how many windows or documents have about the size of a block."""
         sizes = [known.status.size / max(1, known.count) for known in self.known.values()]
@@ -152,10 +126,10 @@ class TokenFiles(NumberedFiles):
             return [known.error] * len(records)
         with ExitStack() as stack:
             file, index = stack.enter_context(open_file(path, self.storage)), None
-            check_same(path, file, known.status)
+            check_unchanged(path, file, known.status)
             if not isinstance(self.layout.window, TokenWindows):
                 index = stack.enter_context(open_file(index_path(path), self.storage))
-                check_same(index_path(path), index, known.index_status)
+                check_unchanged(index_path(path), index, known.index_status)
             found = [self.run_of(OpenTokens(path, file, index, known), start, stop) for start, stop in runs(records)]
         return found[0] if len(found) == 1 else [*chain.from_iterable(found)]
 
@@ -197,9 +171,6 @@ class TokenFiles(NumberedFiles):
             return [found]
         places = ((ends - ends[0]) // tokens.known.dtype.itemsize).tolist()
         return [found[begin:end].copy() for begin, end in pairwise(places)]
-
-    def size(self, path: str) -> int:
-        return self.of(path).status.size
 
     def is_end(self, path: str, record: int) -> bool:
         return self.is_broken(path)

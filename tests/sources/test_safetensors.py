@@ -109,6 +109,28 @@ def test_a_file_that_has_changed(path: Path) -> None:
         ds[0]
 
 
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (safetensors_of({"x": np.arange(8, dtype=np.int16)}).replace(b"I16", b"\xff16"), r"a\.safetensors: its header"),
+        (safetensors_of({"x": np.arange(2, dtype=np.float64)}), "the state is after 6 elements, and the file has 2 now"),
+        (None, r"the file no longer exists"),
+    ],
+)
+def test_a_state_of_a_file_that_was_replaced_by_another_of_its_size(path: Path, content: Any, message: str) -> None:
+    path.write_bytes(whole := safetensors_of({"x": np.arange(8, dtype=np.int16)}))
+    with iter(ad.SafetensorsDataset(path)) as rows:
+        for _ in range(6):
+            next(rows)
+        state = rows.state_dict()
+    path.unlink()
+    if content is not None:
+        path.write_bytes(content)
+        assert len(content) == len(whole)
+    with ad.SafetensorsDataset(path).iterate(state=state) as rows, pytest.raises(ad.ResumeError, match=message):
+        list(rows)
+
+
 def test_files_on_a_web_server(path: Path, tmp_path: Path) -> None:
     with web() as server:
         url = server.put("a/a.safetensors", path.read_bytes())

@@ -135,6 +135,18 @@ def test_a_file_that_has_changed(tmp_path: Path) -> None:
         ds[0]
 
 
+def test_a_state_of_a_file_whose_index_was_damaged_since(tmp_path: Path) -> None:
+    path, index = tmp_path / "a.bin", tmp_path / "a.idx"
+    path.write_bytes(PATH.read_bytes())
+    index.write_bytes(content := PATH.with_suffix(".idx").read_bytes())
+    with iter(ad.TokenDataset(path)) as documents:
+        next(documents)
+        state = documents.state_dict()
+    index.write_bytes(b"?" + content[1:])
+    with ad.TokenDataset(path).iterate(state=state) as rest, pytest.raises(ad.ResumeError, match=r"a\.idx: "):
+        list(rest)
+
+
 @pytest.mark.parametrize(
     ("how", "message"),
     [
