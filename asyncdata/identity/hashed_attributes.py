@@ -14,7 +14,7 @@ from asyncdata.elements.tree import named_slots
 
 __all__ = ("attributes_of", "is_own", "is_users", "keywords_of", "used")
 
-READING: Final = frozenset({"block_bytes", "indexes", "max_record_bytes", "storage", "storage_options"})
+READING: Final = frozenset({"block_bytes", "files", "max_record_bytes", "storage", "storage_options"})
 """Arguments of this package's readers on which no element depends."""
 
 READS: Final = ("LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR")
@@ -37,11 +37,16 @@ def is_users(function: Callable[..., Any]) -> bool:
 
 
 def keywords_of(function: partial[Any]) -> list[tuple[str, Any]]:
-    """Return the keyword arguments of a partial that count; for readers without defaults and without how they read."""
+    """Return the keyword arguments of a partial that count; for readers without defaults and without how they read, and
+    lists as tuples, as nobody else can write to them."""
     given = [*function.keywords.items()]
-    return (
-        [pair for pair in given if pair[0] not in READING and pair[1] is not None] if is_own(function.func) else given
-    )
+    if not is_own(function.func):
+        return given
+    return [(name, unwritten(value)) for name, value in given if name not in READING and value is not None]
+
+
+def unwritten(value: Any) -> Any:
+    return tuple(map(unwritten, value)) if type(value) in (list, tuple) else value
 
 
 def attributes_of(value: Any, kind: type[Any], method: str | None = None) -> dict[str, Any]:

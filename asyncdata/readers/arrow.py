@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 from asyncdata.dataset import Dataset
-from asyncdata.errors import PlanError
 from asyncdata.formats.arrow_columns import arrow
 from asyncdata.formats.record_limits import MAX_RECORD_BYTES
 from asyncdata.graph.node import check_count
-from asyncdata.readers.files import CacheFolder, FileArguments, Filename, Filenames, StorageMapping, source_of
+from asyncdata.readers.files import CacheFolder, FileArguments, Filenames, StorageMapping, names_given
 from asyncdata.sources.arrow import ArrowFile
 
 __all__ = ("ArrowDataset",)
@@ -54,15 +52,11 @@ class ArrowDataset(Dataset[dict[str, Any]]):
         """
         method = "ArrowDataset"
         arrow("pyarrow", method)  # raises here if it is not installed
-        if isinstance(columns, str):
-            raise PlanError(f"{method}(columns=) must be a list of names, got {columns!r:.80}")
         given = FileArguments.of(
             method, filenames, compression_type, buffer_size, num_parallel_reads, storage_options, cache_dir
         )
-        open_one = partial(arrow_file, columns=None if columns is None else list(dict.fromkeys(columns)))
-        super().__init__(given.plan(open_one, most=check_count(method, "max_record_bytes", max_record_bytes, 1)))
-
-
-def arrow_file(filename: Filename, most: int, **how: Any) -> ArrowFile:
-    """Return the source for one file."""
-    return source_of(ArrowFile, filename, how | {"max_record_bytes": most})
+        names, most = (
+            names_given(method, "columns", columns),
+            check_count(method, "max_record_bytes", max_record_bytes, 1),
+        )
+        super().__init__(given.plan(ArrowFile, columns=names, max_record_bytes=most))

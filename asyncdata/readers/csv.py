@@ -13,10 +13,10 @@ from asyncdata.errors import PlanError
 from asyncdata.formats.csv import Column, Dialect, Table
 from asyncdata.formats.record_limits import MAX_RECORD_BYTES
 from asyncdata.graph.node import check_count
-from asyncdata.readers.files import CacheFolder, FileArguments, Filename, Filenames, StorageMapping, source_of
+from asyncdata.readers.files import CacheFolder, FileArguments, Filenames, StorageMapping
 from asyncdata.sources.csv import CsvFile
 
-__all__ = ("DTYPES", "CsvDataset", "csv_file", "dialect_of", "table_of")
+__all__ = ("DTYPES", "CsvDataset", "dialect_of", "table_of")
 
 DTYPES = ("int32", "int64", "float32", "float64", "object")
 """The dtypes of fields; `object` is a string, as bytes."""
@@ -68,12 +68,7 @@ class CsvDataset(Dataset[tuple[Any, ...]]):
         table = table_of(record_defaults, na_value, select_cols, exclude_cols)
         dialect = dialect_of(method, field_delim, use_quote_delim, header)
         most = check_count(method, "max_record_bytes", max_record_bytes, 1)
-        super().__init__(given.plan(csv_file, dialect=dialect, table=table, max_record_bytes=most))
-
-
-def csv_file(filename: Filename, **how: Any) -> CsvFile:
-    """Return the source for one file."""
-    return source_of(CsvFile, filename, how)
+        super().__init__(given.plan(CsvFile, dialect=dialect, table=table, max_record_bytes=most))
 
 
 def dialect_of(method: str, delimiter: Any, quotes: bool, header: bool) -> Dialect:

@@ -8,7 +8,6 @@ import posixpath
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, Final, Never, TypeVar, cast
 
 from asyncdata.dataset import Dataset
@@ -29,19 +28,12 @@ from asyncdata.formats.record_limits import MAX_RECORD_BYTES
 from asyncdata.formats.sample_decoders import Decoder
 from asyncdata.graph.node import check_count, finite
 from asyncdata.options import INFINITE_CARDINALITY
-from asyncdata.readers.files import (
-    CacheFolder,
-    Filename,
-    StorageMapping,
-    checked,
-    files_of,
-    path_of,
-)
+from asyncdata.readers.files import CacheFolder, FileArguments, Filename, StorageMapping, checked, source_of
 from asyncdata.readers.folder_index import inside, joined
 from asyncdata.readers.webdataset import checked_decoders
 from asyncdata.redaction import redacted
 from asyncdata.sources.energon import EnergonFile, EnergonFiles
-from asyncdata.storage import BLOCK_BYTES, StorageOptions, is_local, read_head, without_query
+from asyncdata.storage import StorageOptions, is_local, read_head, without_query
 from asyncdata.storage.cached import blocking
 from asyncdata.system.optional_packages import require
 
@@ -311,15 +303,9 @@ def samples_in(part: Reference, how: How) -> Dataset[Any]:
     shards = [joined(part.path, inside(name)) for name in split.shards]
     excluded = {joined(part.path, name): keys for name, keys in split.excluded.items()}
     files = EnergonFiles(how.decoders, how.max_record_bytes, excluded, how.storage) if how.index else None
-    open_one = partial(
-        energon_file,
-        files=files,
-        decoders=how.decoders,
-        excluded=excluded,
-        max_record_bytes=how.max_record_bytes,
-        storage=how.storage,
-    )
-    ds = Dataset[Any](files_of(METHOD, shards, open_one, how.reads, files, how.storage))
+    given, most = FileArguments(METHOD, shards, how.reads, how.storage), how.max_record_bytes
+    plan = given.plan(energon_file, files, decoders=how.decoders, excluded=excluded, max_record_bytes=most)
+    ds = Dataset[Any](plan)
     return ds if part.subset is None else subset_of(ds, part, files, shards)
 
 
@@ -333,26 +319,10 @@ def subset_of(ds: Dataset[Any], part: Reference, files: EnergonFiles | None, sha
     return ds.skip(first).take(last - first)
 
 
-def energon_file(
-    filename: Filename,
-    files: EnergonFiles | None,
-    decoders: Mapping[str, Decoder] | None,
-    excluded: Mapping[str, frozenset[str]],
-    max_record_bytes: int,
-    storage: StorageOptions | None,
-) -> EnergonFile:
+def energon_file(filename: Filename, excluded: Mapping[str, frozenset[str]], **how: Any) -> EnergonFile:
     """Return the source for one archive."""
-    path = path_of(METHOD, filename, storage, indexed=files is not None)
-    return EnergonFile(
-        path,
-        None,
-        BLOCK_BYTES,
-        files=files,
-        decoders=decoders,
-        excluded=excluded.get(path, frozenset()),
-        max_record_bytes=max_record_bytes,
-        storage=storage,
-    )
+    archive = source_of(EnergonFile, filename, **how)
+    return replace(archive, excluded=excluded.get(archive.path, frozenset()))
 
 
 def read_first(paths: list[str], storage: StorageOptions | None) -> tuple[str, Any]:

@@ -22,6 +22,7 @@ from asyncdata.options import AUTOTUNE
 from asyncdata.sources.file_names import FileNames
 from asyncdata.sources.in_memory import FOREVER
 from asyncdata.sources.listing import Listing
+from asyncdata.sources.numbered_files import NumberedFiles
 from asyncdata.sources.parsed_files import FileCatalog, ParsedFile, RandomAccessFiles
 from asyncdata.sources.random_access import InMemorySource
 from asyncdata.storage import BLOCK_BYTES, CacheDir, StorageOptions, is_local_or_cached, store_for
@@ -45,6 +46,8 @@ __all__ = (
     "check_index",
     "checked",
     "files_of",
+    "names_given",
+    "one_path",
     "path_of",
     "source_of",
     "storage_for",
@@ -88,17 +91,23 @@ class FileArguments:
         storage = storage_for(method, filenames, storage_options, cache_dir)
         return cls(method, filenames, reads, storage, compression, block_size(method, buffer_size))
 
-    def plan(self, open_one: Callable[..., Node], library: RandomAccessFiles | None = None, **others: Any) -> Node:
-        """Return the plan that reads the files, of which `open_one` returns the source of one; see `files_of`."""
-        how: dict[str, Any] = {"compression": self.compression, "block_bytes": self.block_bytes}
-        open_one = partial(open_one, **how, storage=self.storage, **others)
+    def plan(
+        self, kind: type[ParsedFile] | Callable[..., Node], files: NumberedFiles | None = None, **others: Any
+    ) -> Node:
+        """Return the plan that reads the files: the class of the source of one, or a function that returns it. `files`
+        reads elements by number; it is an argument of the source, too."""
+        how: dict[str, Any] = {"compression": self.compression, "block_bytes": self.block_bytes, **others}
+        how |= {} if files is None else {"files": files}
+        open_one = partial(source_of, kind) if isinstance(kind, type) else kind
+        open_one = partial(open_one, **how, storage=self.storage)
+        library = None if self.compression else files
         return files_of(self.method, self.filenames, open_one, self.reads, library, self.storage)
 
 
-def source_of(kind: type[AnyFile], filename: Filename, how: dict[str, Any], *, indexed: bool = True) -> AnyFile:
+def source_of(kind: type[AnyFile], filename: Filename, **how: Any) -> AnyFile:
     """Return the source for one file, from the arguments that `FileArguments.plan` passes on."""
-    by_number = indexed and how.get("files") is not None
-    return kind(path_of(kind.method, filename, how["storage"], indexed=by_number), **how)
+    indexed = how.get("files") is not None and not kind.numbered_anywhere
+    return kind(path_of(kind.method, filename, how["storage"], indexed=indexed), **how)
 
 
 def block_size(method: str, buffer_size: int | None) -> int:
@@ -199,6 +208,16 @@ def as_files(plan: Node) -> Node:
         return plan
     names = plan.rows(0, plan.size)
     return FileNames([*map(fsdecode, names)]) if all(isinstance(name, (str, bytes)) for name in names) else plan
+
+
+def names_given(method: str, argument: str, names: Any, least: int = 0) -> list[str] | None:
+    """Return names as a list, each once, or `None`; `PlanError` if they are not at least so many names."""
+    if names is None:
+        return None
+    found: list[Any] = [*dict.fromkeys(names)]
+    if isinstance(names, str) or not all(isinstance(name, str) for name in found) or len(found) < least:
+        raise PlanError(f"{method}({argument}=) must be a list of names, got {names!r:.80}")
+    return found
 
 
 def one_path(method: str, filename: Any, storage: StorageOptions | None, hint: str = "") -> str:

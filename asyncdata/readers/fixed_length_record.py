@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from asyncdata.dataset import Dataset
 from asyncdata.formats.fixed_length import FixedLayout
 from asyncdata.graph.node import check_count
-from asyncdata.readers.files import CacheFolder, FileArguments, Filename, Filenames, StorageMapping, source_of
+from asyncdata.readers.files import CacheFolder, FileArguments, Filenames, StorageMapping
 from asyncdata.sources.fixed_length import FixedFile, FixedFiles
 
 __all__ = ("FixedLengthRecordDataset",)
@@ -60,10 +58,4 @@ class FixedLengthRecordDataset(Dataset[bytes]):
         given = FileArguments.of(
             method, filenames, compression_type or None, buffer_size, num_parallel_reads, storage_options, cache_dir
         )
-        files = FixedFiles(layout, given.storage)
-        super().__init__(given.plan(fixed_file, None if compression_type else files, files=files))
-
-
-def fixed_file(filename: Filename, **how: Any) -> FixedFile:
-    """Return the source for one file."""
-    return source_of(FixedFile, filename, how, indexed=False)
+        super().__init__(given.plan(FixedFile, FixedFiles(layout, given.storage), layout=layout))

@@ -7,15 +7,7 @@ from typing import Any
 from asyncdata.dataset import Dataset
 from asyncdata.formats.record_limits import MAX_RECORD_BYTES
 from asyncdata.graph.node import check_count
-from asyncdata.readers.files import (
-    CacheFolder,
-    FileArguments,
-    Filename,
-    Filenames,
-    StorageMapping,
-    check_index,
-    source_of,
-)
+from asyncdata.readers.files import CacheFolder, FileArguments, Filenames, StorageMapping, check_index
 from asyncdata.sources.json_lines import JsonLinesFile, JsonLinesFiles
 
 __all__ = ("JsonLinesDataset",)
@@ -68,9 +60,4 @@ class JsonLinesDataset(Dataset[Any]):
         )
         most = check_count(method, "max_record_bytes", max_record_bytes, 1)
         files = JsonLinesFiles(most, given.storage) if check_index(method, index, compression_type) else None
-        super().__init__(given.plan(json_file, files, files=files, max_record_bytes=most))
-
-
-def json_file(filename: Filename, **how: Any) -> JsonLinesFile:
-    """Return the source for one file."""
-    return source_of(JsonLinesFile, filename, how)
+        super().__init__(given.plan(JsonLinesFile, files, max_record_bytes=most))

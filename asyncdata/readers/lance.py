@@ -7,7 +7,7 @@ from typing import Any
 
 from asyncdata.dataset import Dataset
 from asyncdata.errors import PlanError
-from asyncdata.readers.files import Filename, StorageMapping, one_path
+from asyncdata.readers.files import Filename, StorageMapping, names_given, one_path
 from asyncdata.sources.lance import LanceMatches, LanceRows
 from asyncdata.sources.lance_table import METHOD, LanceTable, lance
 from asyncdata.storage import StorageOptions
@@ -54,8 +54,7 @@ class LanceDataset(Dataset[dict[str, Any]]):
         lance()  # raises here if it is not installed
         storage = StorageOptions.of(METHOD, storage_options)
         uri = one_path(METHOD, filename, storage)
-        if isinstance(columns, str) or (columns is not None and (not columns or {*map(type, columns)} != {str})):
-            raise PlanError(f"{METHOD}(columns=) must be a list of names, got {columns!r:.80}")
+        names = names_given(METHOD, "columns", columns, least=1)
         if filters is not None and (not isinstance(filters, str) or not filters.strip()):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise PlanError(
                 f"{METHOD}(filters=) must be a condition in SQL, such as \"label > 3 AND split = 'train'\", got "
@@ -63,7 +62,6 @@ class LanceDataset(Dataset[dict[str, Any]]):
             )
         if isinstance(version, bool) or not isinstance(version, (int, str, type(None))):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise PlanError(f"{METHOD}(version=) must be a number or a tag, got {version!r:.80}")
-        names = None if columns is None else [*dict.fromkeys(columns)]
         table = LanceTable(uri, version, names, storage)
         table.check(filters)
         rows = LanceRows(uri, table, names) if filters is None else LanceMatches(uri, table, names, filters=filters)

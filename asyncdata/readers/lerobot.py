@@ -16,7 +16,7 @@ from asyncdata.dataset import Dataset
 from asyncdata.errors import DataLossError, PlanError
 from asyncdata.executors.function_call import Call
 from asyncdata.formats.arrow_columns import arrow
-from asyncdata.readers.files import CacheFolder, StorageMapping, one_path
+from asyncdata.readers.files import CacheFolder, StorageMapping, names_given, one_path
 from asyncdata.readers.folder_index import inside, joined, reading_index
 from asyncdata.sources.file_list_digest import stamps
 from asyncdata.sources.in_memory import Range
@@ -161,14 +161,12 @@ def feature_in(found: Any) -> dict[str, Any]:
 
 def chosen_features(features: dict[str, Any], columns: Any) -> dict[str, Any]:
     """Return the features to read; `PlanError` for unknown ones."""
-    if columns is None:
+    if (names := names_given(METHOD, "columns", columns)) is None:
         return features
-    if isinstance(columns, str) or not all(isinstance(name, str) for name in columns):
-        raise PlanError(f"{METHOD}(columns=) must be a list of names, got {columns!r:.80}")
     known = [*features, *(name for name in TEXTS if f"{name}_index" in features)]
-    if missing := [name for name in columns if name not in known]:
+    if missing := [name for name in names if name not in known]:
         raise PlanError(f"{METHOD}(columns=): there is no feature {missing[0]!r}, the features are {known}")
-    return {name: features[name] for name in columns if name in features}
+    return {name: features[name] for name in names if name in features}
 
 
 def windows_of(given: Any, features: Mapping[str, Any], fps: float, tolerance: float) -> dict[str, list[int]]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from os import PathLike
 from typing import Any, Final, cast
 
@@ -24,7 +23,6 @@ from asyncdata.readers.files import (
     block_size,
     check_index,
     checked,
-    files_of,
     source_of,
 )
 from asyncdata.readers.folder_index import inside, joined, reading_index
@@ -88,7 +86,8 @@ class LitDataset(Dataset[Any]):
         paths = paths_of(filenames, bool(check_flag(METHOD, "allow_pickle", allow_pickle)), storage, chunks)
         if window is not None:
             length = check_count(METHOD, "window", window, 1)
-            super().__init__(windows_of(paths, chunks, length, num_parallel_reads, storage))
+            tokens = FileArguments(METHOD, paths, num_parallel_reads, storage, "")
+            super().__init__(windows_of(tokens, chunks, length))
             return
         known = LitFiles(form_of(chunks), storage)
         files = known if check_index(METHOD, index, None) else None
@@ -98,7 +97,7 @@ class LitDataset(Dataset[Any]):
                 "beginning: leave index out, or write chunks with compression_level='sample'"
             )
         given = FileArguments(METHOD, paths, num_parallel_reads, storage, block_bytes=block_size(METHOD, buffer_size))
-        super().__init__(given.plan(lit_file, files, chunks=chunks, files=files, known=known))
+        super().__init__(given.plan(lit_file, files, chunks=chunks, known=known))
 
 
 @dataclass(frozen=True)
@@ -134,13 +133,11 @@ def form_of(chunks: Mapping[str, Chunk]) -> LitFormat:
 
 def lit_file(filename: Filename, chunks: Mapping[str, Chunk], **how: Any) -> LitFile:
     """Return the source for one chunk."""
-    file = source_of(LitFile, filename, how | {"form": how["known"].lit})
+    file = source_of(LitFile, filename, form=how["known"].lit, **how)
     return replace(file, compression=chunks[file.path].folder.compression)
 
 
-def windows_of(
-    paths: list[str], chunks: Mapping[str, Chunk], length: int, reads: int | None, storage: StorageOptions | None
-) -> Node:
+def windows_of(given: FileArguments, chunks: Mapping[str, Chunk], length: int) -> Node:
     """Return the plan that reads windows of the tokens in chunks."""
     dtypes = {chunk.folder.dtype for chunk in chunks.values()}
     if len(dtypes) > 1 or None in dtypes or any(chunk.folder.compression for chunk in chunks.values()):
@@ -150,5 +147,5 @@ def windows_of(
     for path, chunk in chunks.items():
         begin = 4 * (chunk.samples + 2)
         spans[path] = begin, begin + (chunk.tokens or 0) * cast("np.dtype[Any]", dtype).itemsize
-    files = TokenFiles(TokenLayout(TokenWindows(length), dtype), storage, spans)
-    return files_of(METHOD, paths, partial(token_file, files=files), reads, files, storage)
+    layout = TokenLayout(TokenWindows(length), dtype)
+    return given.plan(token_file, TokenFiles(layout, given.storage, spans), layout=layout)

@@ -19,7 +19,7 @@ from asyncdata.formats.csv import Column, Strings, Table
 from asyncdata.formats.record_limits import MAX_RECORD_BYTES
 from asyncdata.graph.node import check_count
 from asyncdata.options import AUTOTUNE
-from asyncdata.readers.csv import DTYPES, csv_file, dialect_of, table_of
+from asyncdata.readers.csv import DTYPES, dialect_of, table_of
 from asyncdata.readers.files import CacheFolder, Filename, StorageMapping
 from asyncdata.sources.csv import CsvFile
 from asyncdata.sources.file_names import FileNames
@@ -84,7 +84,7 @@ def make_csv_dataset(
         raise PlanError(f"{method}(header=False) needs column_names")
     files = matching(method, file_pattern, storage_options)
     open_one = partial(
-        csv_file,
+        CsvFile,
         compression=compression_type,
         block_bytes=BLOCK_BYTES,
         dialect=dialect,

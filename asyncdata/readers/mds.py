@@ -93,13 +93,13 @@ class MdsDataset(Dataset[dict[str, Any]]):
         for name in cast("list[str]", names) if isinstance(names, list) else ():
             compression_of(name, index)
         given = FileArguments(METHOD, names, num_parallel_reads, storage, block_bytes=block_size(METHOD, buffer_size))
-        super().__init__(given.plan(mds_file, files, files=files, form=form))
+        super().__init__(given.plan(mds_file, files, form=form))
 
 
 def mds_file(filename: Filename, **how: Any) -> MdsFile:
     """Return the source for one shard."""
-    shard = source_of(MdsFile, filename, how)
-    return replace(shard, compression=compression_of(shard.path, how["files"] is not None))
+    shard = source_of(MdsFile, filename, **how)
+    return replace(shard, compression=compression_of(shard.path, shard.files is not None))
 
 
 def compression_of(path: str, index: bool) -> str:

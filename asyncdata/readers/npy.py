@@ -7,15 +7,7 @@ from typing import Any
 from asyncdata.dataset import Dataset
 from asyncdata.formats.npy_rows import MAX_FILE_BYTES
 from asyncdata.graph.node import check_count
-from asyncdata.readers.files import (
-    CacheFolder,
-    FileArguments,
-    Filename,
-    Filenames,
-    StorageMapping,
-    check_index,
-    source_of,
-)
+from asyncdata.readers.files import CacheFolder, FileArguments, Filenames, StorageMapping, check_index
 from asyncdata.sources.npy import NpyFile, NpyFiles
 
 __all__ = ("NpyDataset",)
@@ -67,9 +59,4 @@ class NpyDataset(Dataset[Any]):
         )
         most = check_count(method, "max_file_bytes", max_file_bytes, 1)
         files = NpyFiles(most, given.storage) if check_index(method, index, compression_type) else None
-        super().__init__(given.plan(npy_file, files, files=files, max_file_bytes=most))
-
-
-def npy_file(filename: Filename, **how: Any) -> NpyFile:
-    """Return the source for one file."""
-    return source_of(NpyFile, filename, how)
+        super().__init__(given.plan(NpyFile, files, max_file_bytes=most))

@@ -3,26 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 from asyncdata.dataset import Dataset
 from asyncdata.errors import PlanError
 from asyncdata.formats.arrow_columns import arrow
 from asyncdata.formats.parquet_filters import filter_expression
-from asyncdata.readers.files import (
-    CacheFolder,
-    Filename,
-    Filenames,
-    StorageMapping,
-    check_index,
-    files_of,
-    path_of,
-    storage_for,
-)
+from asyncdata.readers.files import CacheFolder, FileArguments, Filenames, StorageMapping, check_index, names_given
 from asyncdata.sources.parquet import ParquetFile
 from asyncdata.sources.parquet_random_access import ParquetFiles
-from asyncdata.storage import StorageOptions
 
 __all__ = ("ParquetDataset",)
 
@@ -71,28 +60,16 @@ class ParquetDataset(Dataset[dict[str, Any]]):
         """
         method = "ParquetDataset"
         arrow("pyarrow.parquet", method)  # raises here if it is not installed
-        if isinstance(columns, str):
-            raise PlanError(f"{method}(columns=) must be a list of names, got {columns!r:.80}")
-        storage = storage_for(method, filenames, storage_options, cache_dir)
-        chosen = None if columns is None else list(dict.fromkeys(columns))
+        given = FileArguments.of(method, filenames, None, None, num_parallel_reads, storage_options, cache_dir)
+        chosen = names_given(method, "columns", columns)
         if check_index(method, index, None) and filters is not None:
             raise PlanError(
                 f"{method}(index=True) cannot be combined with filters=, which leave an unknown number of rows"
             )
         if filters is not None:
             filter_expression(filters)  # raises here if they are none
-        files = ParquetFiles(chosen, storage) if index else None
-        open_one = partial(parquet_file, columns=chosen, filters=filters, files=files, storage=storage)
-        super().__init__(files_of(method, filenames, open_one, num_parallel_reads, files, storage))
-
-
-def parquet_file(
-    filename: Filename,
-    columns: Sequence[str] | None,
-    filters: Any,
-    files: ParquetFiles | None,
-    storage: StorageOptions | None,
-) -> ParquetFile:
-    """Return the source for one file."""
-    path = path_of("ParquetDataset", filename, storage, indexed=files is not None)
-    return ParquetFile(path, columns=columns, filters=filters, files=files, storage=storage)
+        files, condition = (
+            ParquetFiles(chosen, given.storage) if index else None,
+            None if filters is None else str(filters),
+        )
+        super().__init__(given.plan(ParquetFile, files, columns=chosen, filters=filters, condition=condition))

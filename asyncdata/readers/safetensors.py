@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
-from typing import Any, Final
+from typing import Any
 
 from asyncdata.dataset import Dataset
-from asyncdata.errors import PlanError
-from asyncdata.readers.files import CacheFolder, Filename, Filenames, StorageMapping, checked, files_of, storage_for
+from asyncdata.readers.files import CacheFolder, FileArguments, Filenames, StorageMapping, names_given
 from asyncdata.sources.safetensors import SafetensorsFile, SafetensorsFiles
 
 __all__ = ("SafetensorsDataset",)
-
-METHOD: Final = "SafetensorsDataset"
 
 
 class SafetensorsDataset(Dataset[dict[str, Any]]):
@@ -52,15 +48,7 @@ class SafetensorsDataset(Dataset[dict[str, Any]]):
         another, or `num_parallel_reads` at once, in turn. `storage_options` and `cache_dir` are as for
         `TFRecordDataset`.
         """
-        if isinstance(tensors, str) or (tensors is not None and {*map(type, tensors)} != {str}):
-            raise PlanError(f"{METHOD}(tensors=) must be a list of names, got {tensors!r:.80}")
-        names = None if tensors is None else tuple(tensors)
-        files = SafetensorsFiles(names, storage_for(METHOD, filenames, storage_options, cache_dir))
-        open_one = partial(tensors_file, files=files)
-        super().__init__(files_of(METHOD, filenames, open_one, num_parallel_reads, files, files.storage))
-
-
-def tensors_file(filename: Filename, files: SafetensorsFiles) -> SafetensorsFile:
-    """Return the source for one file."""
-    path = checked(METHOD, filename, files.storage)
-    return SafetensorsFile(path, "", files=files, names=files.names, storage=files.storage)
+        method = "SafetensorsDataset"
+        given = FileArguments.of(method, filenames, "", None, num_parallel_reads, storage_options, cache_dir)
+        names = names_given(method, "tensors", tensors, least=1)
+        super().__init__(given.plan(SafetensorsFile, SafetensorsFiles(names, given.storage), names=names))

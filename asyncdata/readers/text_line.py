@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from asyncdata.dataset import Dataset
 from asyncdata.formats.record_limits import MAX_RECORD_BYTES
 from asyncdata.graph.node import check_count
-from asyncdata.readers.files import CacheFolder, FileArguments, Filename, Filenames, StorageMapping, source_of
+from asyncdata.readers.files import CacheFolder, FileArguments, Filenames, StorageMapping
 from asyncdata.sources.text_lines import LineFile
 
 __all__ = ("TextLineDataset",)
@@ -51,9 +49,4 @@ class TextLineDataset(Dataset[bytes]):
             method, filenames, compression_type, buffer_size, num_parallel_reads, storage_options, cache_dir
         )
         most = check_count(method, "max_record_bytes", max_record_bytes, 1)
-        super().__init__(given.plan(line_file, max_record_bytes=most))
-
-
-def line_file(filename: Filename, **how: Any) -> LineFile:
-    """Return the source for one file."""
-    return source_of(LineFile, filename, how)
+        super().__init__(given.plan(LineFile, max_record_bytes=most))

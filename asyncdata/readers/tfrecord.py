@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from asyncdata.dataset import Dataset
@@ -15,7 +16,7 @@ from asyncdata.readers.files import (
     Filenames,
     StorageMapping,
     check_index,
-    path_of,
+    source_of,
 )
 from asyncdata.sources.tfrecord import RecordFile
 from asyncdata.sources.tfrecord_random_access import IndexCache
@@ -82,10 +83,10 @@ def records_of(
     """Return the plan that reads files; `samples` is how many records they have, if it is known."""
     index = check_index(given.method, index, given.compression)
     indexes = IndexCache(most, given.storage, samples) if index else None
-    return given.plan(record_file, indexes, indexes=indexes, max_record_bytes=most, samples=samples or {})
+    return given.plan(record_file, indexes, max_record_bytes=most, samples=samples or {})
 
 
-def record_file(filename: Filename, indexes: IndexCache | None, samples: Mapping[str, int], **how: Any) -> RecordFile:
+def record_file(filename: Filename, samples: Mapping[str, int], **how: Any) -> RecordFile:
     """Return the source for one file."""
-    path = path_of(RecordFile.method, filename, how["storage"], indexed=indexes is not None)
-    return RecordFile(path, files=indexes, samples=samples.get(path), **how)
+    file = source_of(RecordFile, filename, **how)
+    return replace(file, samples=samples.get(file.path))

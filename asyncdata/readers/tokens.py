@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any, Final, Literal
 
 import numpy.typing as npt
@@ -12,9 +11,9 @@ from asyncdata.elements.validation import check_dtype, check_flag
 from asyncdata.errors import PlanError
 from asyncdata.formats.tokens import TokenWindows
 from asyncdata.graph.node import check_count
-from asyncdata.readers.files import CacheFolder, Filename, Filenames, StorageMapping, checked, files_of, storage_for
+from asyncdata.readers.files import CacheFolder, FileArguments, Filename, Filenames, StorageMapping, checked
 from asyncdata.sources.tokens import TokenFile, TokenFiles, TokenLayout
-from asyncdata.storage import is_local_or_cached, without_query
+from asyncdata.storage import StorageOptions, is_local_or_cached, without_query
 
 __all__ = ("TokenDataset",)
 
@@ -66,7 +65,7 @@ class TokenDataset(Dataset[npt.NDArray[Any]]):
         nothing but tokens after `header_bytes`. Files are read one after another, or `num_parallel_reads` at once, in
         turn. `storage_options` and `cache_dir` are as for `TFRecordDataset`; remote files need `cache_dir=`.
         """
-        storage = storage_for(METHOD, filenames, storage_options, cache_dir)
+        given = FileArguments.of(METHOD, filenames, "", None, num_parallel_reads, storage_options, cache_dir)
         kind = None if dtype is None else check_dtype(f"{METHOD}(dtype=)", dtype)
         header = check_count(METHOD, "header_bytes", header_bytes, 0)
         if kind is not None and kind.kind not in "iuf":
@@ -74,9 +73,7 @@ class TokenDataset(Dataset[npt.NDArray[Any]]):
         if header and kind is None:
             raise PlanError(f"{METHOD}(header_bytes=) is for raw files: give their dtype, too")
         layout = TokenLayout(window_of(window, overlap, drop_remainder, raw=kind is not None), kind, header)
-        files = TokenFiles(layout, storage)
-        open_one = partial(token_file, files=files)
-        super().__init__(files_of(METHOD, filenames, open_one, num_parallel_reads, files, storage))
+        super().__init__(given.plan(token_file, TokenFiles(layout, given.storage), layout=layout))
 
 
 def window_of(window: Any, overlap: Any, drop_remainder: Any, *, raw: bool) -> TokenWindows | str:
@@ -98,14 +95,14 @@ def window_of(window: Any, overlap: Any, drop_remainder: Any, *, raw: bool) -> T
     return window
 
 
-def token_file(filename: Filename, files: TokenFiles) -> TokenFile:
+def token_file(filename: Filename, layout: TokenLayout, storage: StorageOptions | None, **how: Any) -> TokenFile:
     """Return the source for one file."""
-    path = checked(METHOD, filename, files.storage)
-    if not is_local_or_cached(path, files.storage):
+    path = checked(METHOD, filename, storage)
+    if not is_local_or_cached(path, storage):
         raise PlanError(f"{METHOD}: remote files need cache_dir=, a local folder that caches them, got {path!r}")
-    if files.layout.dtype is None and not without_query(path).endswith(".bin"):
+    if layout.dtype is None and not without_query(path).endswith(".bin"):
         raise PlanError(
             f"{METHOD}: {without_query(path)} is no .bin file with an .idx file beside it; for raw tokens give their "
             "dtype, such as 'uint16'"
         )
-    return TokenFile(path, "", files=files, layout=files.layout, storage=files.storage)
+    return TokenFile(path, layout=layout, storage=storage, **how)

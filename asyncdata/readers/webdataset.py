@@ -10,15 +10,7 @@ from asyncdata.errors import PlanError
 from asyncdata.formats.record_limits import MAX_RECORD_BYTES
 from asyncdata.formats.sample_decoders import Decoder
 from asyncdata.graph.node import check_count
-from asyncdata.readers.files import (
-    CacheFolder,
-    FileArguments,
-    Filename,
-    Filenames,
-    StorageMapping,
-    check_index,
-    source_of,
-)
+from asyncdata.readers.files import CacheFolder, FileArguments, Filenames, StorageMapping, check_index
 from asyncdata.sources.webdataset import SampleFile, SampleFiles
 
 __all__ = ("WebDataset",)
@@ -85,7 +77,7 @@ class WebDataset(Dataset[dict[str, Any]]):
         )
         known, most = checked_decoders(decoders), check_count(method, "max_record_bytes", max_record_bytes, 1)
         files = SampleFiles(known, most, given.storage) if check_index(method, index, compression_type) else None
-        super().__init__(given.plan(sample_file, files, files=files, decoders=known, max_record_bytes=most))
+        super().__init__(given.plan(SampleFile, files, decoders=known, max_record_bytes=most))
 
 
 def checked_decoders(decoders: Any) -> Mapping[str, Decoder] | None:
@@ -97,8 +89,3 @@ def checked_decoders(decoders: Any) -> Mapping[str, Decoder] | None:
         if all(isinstance(name, str) for name in given) and all(map(callable, given.values())):
             return given
     raise PlanError(f"WebDataset(decoders=) must be None, or functions by extension, got {decoders!r:.80}")
-
-
-def sample_file(filename: Filename, **how: Any) -> SampleFile:
-    """Return the source for one file."""
-    return source_of(SampleFile, filename, how)

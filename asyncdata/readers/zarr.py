@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from asyncdata.dataset import Dataset
 from asyncdata.errors import PlanError
-from asyncdata.readers.files import Filename, StorageMapping, one_path
+from asyncdata.readers.files import Filename, StorageMapping, names_given, one_path
 from asyncdata.sources.table_rows import TableRows
 from asyncdata.sources.zarr_table import METHOD, ZarrTable, zarr
 from asyncdata.storage import StorageOptions
@@ -55,9 +55,7 @@ class ZarrDataset(Dataset[Any]):
         zarr()  # raises here if it is not installed
         storage = StorageOptions.of(METHOD, storage_options)
         uri = one_path(METHOD, filename, storage, "; an array that is open is for Dataset.from_source")
-        if isinstance(arrays, str) or (arrays is not None and (not arrays or {*map(type, arrays)} != {str})):
-            raise PlanError(f"{METHOD}(arrays=) must be a list of names, got {arrays!r:.80}")
+        names = names_given(METHOD, "arrays", arrays, least=1)
         if element not in ("row", "chunk"):
             raise PlanError(f"{METHOD}(element=) must be 'row' or 'chunk', got {element!r:.80}")
-        names = None if arrays is None else [*dict.fromkeys(arrays)]
         super().__init__(TableRows(uri, ZarrTable(uri, names, element, storage), names))

@@ -9,6 +9,7 @@ from typing import ClassVar
 
 from asyncdata.errors import DataLossError
 from asyncdata.formats.fixed_length import FixedLayout, FixedParser
+from asyncdata.graph.node import PHYSICAL
 from asyncdata.runtime.block import Demand
 from asyncdata.sources.file_contents import FileContents
 from asyncdata.sources.numbered_files import NumberedFile, NumberedFiles
@@ -21,7 +22,6 @@ __all__ = ("FixedFile", "FixedFiles")
 class FixedFiles(NumberedFiles):
     """Files of one layout: the number of records follows from the size, which is read once."""
 
-    counted: ClassVar = ("layout",)
     method: ClassVar = "FixedLengthRecordDataset"
 
     def __init__(self, layout: FixedLayout, storage: StorageOptions | None = None) -> None:
@@ -74,15 +74,17 @@ class FixedFile(NumberedFile):
     """The records of one file, as bytes. A file whose size does not fit has one element, the error."""
 
     method: ClassVar[str] = "FixedLengthRecordDataset"
+    numbered_anywhere = True
 
-    files: FixedFiles = field(kw_only=True, repr=False)
+    files: FixedFiles = field(kw_only=True, repr=False, metadata=PHYSICAL)
+    layout: FixedLayout = field(kw_only=True, repr=False)
 
     @property
     def numbered(self) -> FixedFiles | None:
         return self.files if not self.compression and is_local_or_cached(self.path, self.storage) else None
 
     def parser(self, compressed: bool) -> FixedParser:
-        return FixedParser(self.shown, self.files.layout)
+        return FixedParser(self.shown, self.layout)
 
     async def parts(
         self, contents: FileContents, entry: Entry, want: Demand, offset: int

@@ -42,6 +42,8 @@ class ParquetFile(NumberedFile):
 
     columns: Sequence[str] | None = field(default=None, kw_only=True)
     filters: Any = field(default=None, kw_only=True, repr=False, metadata=ELSEWHERE)
+    condition: str | None = field(default=None, kw_only=True, repr=False)
+    """The filters as text."""
 
     @property
     def recognises(self) -> bool:
@@ -54,13 +56,9 @@ class ParquetFile(NumberedFile):
     @property
     def identity(self) -> str:
         """The label with columns and filters: columns change the elements, filters also their positions."""
-        arguments = {"columns": self.columns, "filters": self.filters}
+        arguments = {"columns": self.columns, "filters": self.condition}
         words = [f", {name}={value}" for name, value in arguments.items() if value is not None]
         return f"{super().identity[:-1]}{''.join(words)})"
-
-    @property
-    def contents(self) -> tuple[Any, ...]:
-        return (*super().contents, str(self.filters))
 
     def contents_of(self, scope: Scope, offset: int) -> Any:
         store, path = store_for(self.path, self.storage)

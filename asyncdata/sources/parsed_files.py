@@ -97,6 +97,8 @@ class ParsedFile(Node):
     """The elements of one file. A corrupt or missing element is a failure in its place."""
 
     method: ClassVar[str]
+    numbered_anywhere: ClassVar[bool] = False
+    """Whether `files` reads files in stores too, or leaves them to be read in order."""
     path: str = field(metadata=ELSEWHERE)
     compression: str | None = field(default=None, repr=False)
     """None to detect it from the first bytes, "" for none."""

@@ -90,6 +90,7 @@ class SafetensorsFile(NumberedFile):
     """The rows of the tensors in one file."""
 
     method: ClassVar[str] = "SafetensorsDataset"
+    numbered_anywhere = True
 
     files: SafetensorsFiles = field(kw_only=True, repr=False, metadata=PHYSICAL)
     names: Sequence[str] | None = field(default=None, kw_only=True, repr=False)

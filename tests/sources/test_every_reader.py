@@ -159,6 +159,37 @@ def made(name: str, folder: Path) -> Path:
     return path
 
 
+tables = pytest.mark.formats
+
+
+@pytest.mark.parametrize(
+    ("read", "one", "other"),
+    [
+        (ad.FixedLengthRecordDataset, {"record_bytes": 1}, {"record_bytes": 5}),
+        (ad.SafetensorsDataset, {"tensors": ["a"]}, {"tensors": ["b"]}),
+        (ad.TokenDataset, {"window": 2, "dtype": "uint8"}, {"window": 3, "dtype": "uint8"}),
+        pytest.param(ad.ArrowDataset, {"columns": ["a"]}, {"columns": ["b"]}, marks=tables),
+        pytest.param(ad.ParquetDataset, {"columns": ["a"]}, {"columns": ["b"]}, marks=tables),
+        pytest.param(ad.ParquetDataset, {"filters": [("a", ">", 1)]}, {"filters": [("a", ">", 2)]}, marks=tables),
+    ],
+)
+def test_another_argument_makes_another_pipeline_of_one_file_and_of_several(
+    read: Any, one: dict[str, Any], other: dict[str, Any], tmp_path: Path
+) -> None:
+    path = tmp_path / "a"
+    path.write_bytes(bytes(10))
+    for names in (path, [path, path]):
+        assert read(names, **one).fingerprint() != read(names, **other).fingerprint()
+
+
+@pytest.mark.parametrize("read", [ad.JsonLinesDataset, ad.NpyDataset, ad.TFRecordDataset, ad.WebDataset])
+def test_an_index_makes_no_other_pipeline(read: Any, tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    path.write_bytes(b"")
+    for names in (path, [path, path]):
+        assert read(names, index=True).fingerprint() == read(names).fingerprint()
+
+
 @pytest.mark.formats
 @reader_params
 def test_goes_on_at_each_element(name: str, path: Path) -> None:

@@ -113,7 +113,10 @@ def test_a_file_that_has_changed(path: Path) -> None:
     ("content", "message"),
     [
         (safetensors_of({"x": np.arange(8, dtype=np.int16)}).replace(b"I16", b"\xff16"), r"a\.safetensors: its header"),
-        (safetensors_of({"x": np.arange(2, dtype=np.float64)}), "the state is after 6 elements, and the file has 2 now"),
+        (
+            safetensors_of({"x": np.arange(2, dtype=np.float64)}),
+            "the state is after 6 elements, and the file has 2 now",
+        ),
         (None, r"the file no longer exists"),
     ],
 )
