@@ -20,7 +20,7 @@ import numpy as np
 
 from asyncdata.cli.pipeline_file import check_file, positive, value_of
 from asyncdata.errors import PlanError, StageError
-from asyncdata.statistics.table import memory, time_of
+from asyncdata.statistics.table import Row, html_table, memory, text_table, time_of
 from asyncdata.system.optional_packages import require
 
 __all__ = ("DESCRIPTION", "EXAMPLE", "add_arguments", "run")
@@ -291,25 +291,16 @@ AS_FAST: Final = 0.95
 HEAD: Final = ("", "DataLoader", "asyncdata.torch", "better by")
 
 
-def print_table(rows: Sequence[tuple[str, ...]], remarks: Sequence[tuple[str, str]]) -> None:
-    widths = [max(len(row[column]) for row in (HEAD, *rows)) for column in range(len(HEAD))]
-    for first, *others in (HEAD, *rows):
-        cells = [cell.rjust(width) for cell, width in zip(others, widths[1:], strict=True)]
-        print("  ".join([first.ljust(widths[0]), *cells]).rstrip())
-    print()
+def print_table(rows: Sequence[Row], remarks: Sequence[tuple[str, str]]) -> None:
+    print(text_table((HEAD, *rows)), end="\n\n")
     for name, text in remarks:
         print(f"{name:8} {text}")
 
 
-def page(spec: str, rows: Sequence[tuple[str, ...]], remarks: Sequence[tuple[str, str]]) -> str:
+def page(spec: str, rows: Sequence[Row], remarks: Sequence[tuple[str, str]]) -> str:
     """Return the table and the remarks as a page that needs no other file."""
-
-    def line(cells: Sequence[str], kind: str = "td") -> str:
-        return f"<tr>{''.join(f'<{kind}>{html.escape(cell)}</{kind}>' for cell in cells)}</tr>"
-
-    table = "\n".join([line(HEAD, "th"), *map(line, rows)])
     words = "\n".join(f"<p><b>{html.escape(name)}</b>: {html.escape(text)}</p>" for name, text in remarks)
     style = "body{font:16px sans-serif;margin:2em}td,th{padding:.3em 1em;text-align:right}"
     title = html.escape(f"DataLoaders of {spec}")
     head = f'<meta charset="utf-8"><title>{title}</title><style>{style}</style>'
-    return f"<!doctype html>\n{head}\n<h1>{title}</h1>\n<table>\n{table}\n</table>\n{words}\n"
+    return f"<!doctype html>\n{head}\n<h1>{title}</h1>\n{html_table((HEAD, *rows))}\n{words}\n"

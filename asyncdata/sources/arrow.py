@@ -38,10 +38,6 @@ class ArrowFile(ParsedFile):
     max_record_bytes: int = field(default=MAX_RECORD_BYTES, kw_only=True, metadata=PHYSICAL)
 
     @property
-    def signature(self) -> Any:
-        return None
-
-    @property
     def identity(self) -> str:
         """The label with the columns, as they change the elements."""
         return super().identity if self.columns is None else f"{super().identity[:-1]}, columns={self.columns})"

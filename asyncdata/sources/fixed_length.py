@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import Any, ClassVar
 
+from asyncdata.elements.spec import TensorSpec
 from asyncdata.errors import DataLossError
 from asyncdata.formats.fixed_length import FixedLayout, FixedParser
 from asyncdata.graph.node import PHYSICAL
@@ -82,6 +83,10 @@ class FixedFile(NumberedFile):
     @property
     def numbered(self) -> FixedFiles | None:
         return self.files if not self.compression and is_local_or_cached(self.path, self.storage) else None
+
+    @property
+    def signature(self) -> Any:
+        return TensorSpec((), object)
 
     def parser(self, compressed: bool) -> FixedParser:
         return FixedParser(self.shown, self.layout)

@@ -117,10 +117,6 @@ class NpyFile(NumberedFile):
 
     max_file_bytes: int = field(default=MAX_FILE_BYTES, kw_only=True, metadata=PHYSICAL)
 
-    @property
-    def signature(self) -> Any:
-        return None
-
     def is_plain(self, head: bytes) -> bool:
         return head.startswith(b"PK")  # .npz is a zip file
 

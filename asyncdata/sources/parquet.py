@@ -50,10 +50,6 @@ class ParquetFile(NumberedFile):
         return False  # pages are compressed, not the file
 
     @property
-    def signature(self) -> Any:
-        return None
-
-    @property
     def identity(self) -> str:
         """The label with columns and filters: columns change the elements, filters also their positions."""
         arguments = {"columns": self.columns, "filters": self.condition}

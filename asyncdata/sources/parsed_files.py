@@ -17,7 +17,6 @@ import numpy as np
 import numpy.typing as npt
 
 from asyncdata.elements.columns import ColumnBatch
-from asyncdata.elements.spec import TensorSpec
 from asyncdata.errors import DataLossError, ResumeError
 from asyncdata.executors.function_call import noted
 from asyncdata.executors.scope import Scope
@@ -135,10 +134,6 @@ class ParsedFile(Node):
 
     def stage(self) -> Produce:
         return Produce(self.blocks)
-
-    @property
-    def signature(self) -> Any:
-        return TensorSpec((), object)
 
     def label(self) -> str:
         return f"{self.method}({self.shown})"

@@ -96,10 +96,6 @@ class SafetensorsFile(NumberedFile):
     names: Sequence[str] | None = field(default=None, kw_only=True, repr=False)
 
     @property
-    def signature(self) -> Any:
-        return None
-
-    @property
     def random_access(self) -> bool:
         return is_local_or_cached(self.path, self.storage)
 

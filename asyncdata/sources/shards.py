@@ -108,10 +108,6 @@ class ShardFile(NumberedFile):
     form: ShardFormat = field(kw_only=True, repr=False, metadata=PHYSICAL)
 
     @property
-    def signature(self) -> Any:
-        return None
-
-    @property
     def recognises(self) -> bool:
         return False  # the name says how it is compressed, and any number may come first
 

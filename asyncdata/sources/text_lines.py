@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import Any, ClassVar
 
+from asyncdata.elements.spec import TensorSpec
 from asyncdata.formats.lines import LineParser
 from asyncdata.formats.record_limits import MAX_RECORD_BYTES
 from asyncdata.graph.node import PHYSICAL
@@ -20,6 +21,10 @@ class LineFile(ParsedFile):
     method: ClassVar[str] = "TextLineDataset"
 
     max_record_bytes: int = field(default=MAX_RECORD_BYTES, kw_only=True, metadata=PHYSICAL)
+
+    @property
+    def signature(self) -> Any:
+        return TensorSpec((), object)
 
     def parser(self, compressed: bool) -> LineParser:
         return LineParser(self.shown, self.max_record_bytes, compressed=compressed)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import Any, ClassVar
 
+from asyncdata.elements.spec import TensorSpec
 from asyncdata.errors import DataLossError
 from asyncdata.formats.record_limits import MAX_RECORD_BYTES
 from asyncdata.formats.tfrecord import FRAMING, HEADER, RecordParser, length_intact, read_large
@@ -28,6 +29,10 @@ class RecordFile(NumberedFile):
     max_record_bytes: int = field(default=MAX_RECORD_BYTES, kw_only=True, metadata=PHYSICAL)
     samples: int | None = field(default=None, kw_only=True, repr=False, metadata=PHYSICAL)
     """How many records it has by the index of its folder."""
+
+    @property
+    def signature(self) -> Any:
+        return TensorSpec((), object)
 
     def parser(self, compressed: bool) -> RecordParser:
         return RecordParser(self.shown, compressed=compressed, most=self.max_record_bytes)

@@ -190,10 +190,6 @@ class TokenFile(NumberedFile):
     files: TokenFiles = field(kw_only=True, repr=False, metadata=PHYSICAL)
     layout: TokenLayout = field(kw_only=True, repr=False)
 
-    @property
-    def signature(self) -> Any:
-        return None
-
     def blocks(self, scope: Scope, want: Demand, position: Position) -> Blocks:
         """Yield the elements in order, which are read in a thread."""
         return in_order(self, self.files, scope, want, position)

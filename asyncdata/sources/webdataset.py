@@ -80,7 +80,3 @@ class SampleFile(NumberedFile):
 
     def parser(self, compressed: bool) -> SampleParser:
         return SampleParser(self.shown, self.max_record_bytes, Decoders(self.decoders), compressed=compressed)
-
-    @property
-    def signature(self) -> Any:
-        return None
