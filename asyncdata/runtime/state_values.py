@@ -68,10 +68,13 @@ CONVERTED: Final[tuple[tuple[type, Callable[[Any], Any]], ...]] = (
     (tuple, items_of("tuple")),
     (set, items_of("set")),
     (frozenset, items_of("frozenset")),
+    (np.str_, lambda value: {KIND: "np.str_", "data": str.__str__(value)}),  # an array would lose zeros at its end
+    (np.bytes_, bytes_of("np.bytes_")),
     (bytes, bytes_of("bytes")),
     (bytearray, bytes_of("bytearray")),
     (np.ndarray, array_value),
     (np.generic, lambda value: {KIND: "scalar", "array": array_value(np.asarray(value))}),
+    (complex, lambda value: {KIND: "complex", "parts": [value.real, value.imag]}),
     *((kind, kind) for kind in PLAIN),  # of a subclass, such as an enum's member
 )
 
@@ -90,11 +93,14 @@ MAKE: Final[dict[str, Callable[[dict[str, Any]], Any]]] = {
     "tuple": lambda value: tuple(map(from_json_value, value["items"])),
     "set": lambda value: set(map(from_json_value, value["items"])),
     "frozenset": lambda value: frozenset(map(from_json_value, value["items"])),
+    "np.str_": lambda value: np.str_(value["data"]),
+    "np.bytes_": lambda value: np.bytes_(b64decode(value["data"])),
     "bytes": lambda value: b64decode(value["data"]),
     "bytearray": lambda value: bytearray(b64decode(value["data"])),
     "dict": lambda value: {from_json_value(name): from_json_value(part) for name, part in value["items"]},
     "array": array_of,
     "scalar": lambda value: array_of(value["array"])[()],
+    "complex": lambda value: complex(*value["parts"]),
     "tensor": tensor_of,
 }
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 from asyncio import CancelledError
 from collections.abc import Callable, Sequence
 from copy import deepcopy
@@ -21,6 +20,7 @@ from asyncdata.executors.scope import Scope
 from asyncdata.graph.node import REPLACEABLE, Node, Unary, beginning, check_called, picked
 from asyncdata.graph.stages import CallStep, FoldCalls
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
+from asyncdata.runtime.state_values import from_json_value, to_json_value
 from asyncdata.runtime.tickets import Position, Start, Ticket, Tickets, TicketWrapper, replaying
 
 __all__ = ("Scan",)
@@ -92,7 +92,7 @@ class ScanCheckpoint(NamedTuple):
 
     def position(self, done: int, begin: Position) -> Position:
         """Return the position so many elements after this place."""
-        return [begin, {"state": encoded(self.state)} if self.known else None, done]
+        return [begin, {"state": to_json_value(self.state)} if self.known else None, done]
 
 
 @final
@@ -137,7 +137,7 @@ class ScanStep(CallStep):
     def started(self, first: Tickets) -> ScanCheckpoint:
         """Take the state that the run begins with, and return the place to continue from."""
         begin, saved = self.begin, self.saved
-        self.state = copied_whole(self.node.initial) if saved is None else decoded(saved["state"])
+        self.state = copied_whole(self.node.initial) if saved is None else from_json_value(saved["state"])
         place = (lambda: beginning(self.node.input, first)) if begin is None else lambda: begin
         return ScanCheckpoint.of(place, self.state) or ScanCheckpoint(place)
 
@@ -190,7 +190,7 @@ def place_of(position: Any) -> tuple[Position, dict[str, Any] | None, int]:
     """Return a position: the input's, the state there, and how many elements from there on were delivered."""
     begin, saved, again = position
     if saved is not None:
-        decoded(saved["state"])
+        from_json_value(saved["state"])
     return begin, saved, index(again)
 
 
@@ -216,58 +216,6 @@ def copied(state: Any) -> Any:
     if isinstance(state, dict):
         return {key: copied(value) for key, value in cast("dict[Any, Any]", state).items()}
     return state
-
-
-def encoded(state: Any) -> Any:
-    """Return a state as JSON."""
-    cls: type[Any] = type(state)  # pyright: ignore[reportUnknownVariableType]
-    if cls is np.str_:
-        return {"np.str_": str.__str__(state)}
-    if issubclass(cls, (np.ndarray, np.generic)) and cls is not np.bytes_:
-        array = np.asarray(cast("npt.NDArray[Any]", state))
-        kind = "array" if issubclass(cls, np.ndarray) else "number"
-        text = base64.b64encode(np.ascontiguousarray(array).tobytes()).decode()
-        return {kind: text, "dtype": array.dtype.str, "shape": list(array.shape)}
-    if isinstance(state, bytes):
-        return {"np.bytes_" if cls is np.bytes_ else "bytes": base64.b64encode(state).decode()}
-    if isinstance(state, complex):
-        return {"complex": [state.real, state.imag]}
-    if isinstance(state, (dict, tuple, list)):
-        return encoded_parts(cast("Any", state))
-    return state
-
-
-def encoded_parts(state: Any) -> Any:
-    """Return a state that has parts as JSON."""
-    if isinstance(state, dict):
-        return {"dict": [[encoded(key), encoded(value)] for key, value in cast("dict[Any, Any]", state).items()]}
-    parts = [encoded(part) for part in cast("Sequence[Any]", state)]
-    return {"tuple": parts} if isinstance(state, tuple) else parts
-
-
-def decoded(value: Any) -> Any:
-    """Return the state that `encoded` made this of."""
-    if isinstance(value, list):
-        return list(map(decoded, cast("list[Any]", value)))
-    if not isinstance(value, dict):
-        return value
-    named = cast("dict[str, Any]", value)
-    if "dtype" in named:
-        text = named.get("array", named.get("number"))
-        array = np.frombuffer(base64.b64decode(text or ""), np.dtype(named["dtype"])).reshape(named["shape"])
-        return array.copy() if "array" in named else array[()]
-    ((kind, value),) = named.items()
-    if kind == "dict":
-        return {decoded(key): decoded(part) for key, part in value}
-    return tuple(map(decoded, value)) if kind == "tuple" else DECODERS[kind](value)
-
-
-DECODERS: Final[dict[str, Callable[[Any], Any]]] = {
-    "bytes": base64.b64decode,
-    "np.bytes_": lambda text: np.bytes_(base64.b64decode(text)),
-    "np.str_": np.str_,
-    "complex": lambda pair: complex(*pair),
-}
 
 
 def copied_whole(value: Any) -> Any:

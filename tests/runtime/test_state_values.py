@@ -34,6 +34,14 @@ def test_an_array_comes_back(value: Any) -> None:
     assert np.array_equal(found, value)
 
 
+@pytest.mark.parametrize("value", [np.str_("a\0"), np.bytes_(b"a\0"), 1 + 2j, np.complex64(3j)], ids=repr)
+def test_text_and_complex_numbers_come_back_whole(value: Any) -> None:
+    found = from_json_value(json.loads(json.dumps(to_json_value([value]))))[0]
+    assert type(found) is type(value)
+    assert found == value
+    assert len(str(found)) == len(str(value))
+
+
 @pytest.mark.parametrize("value", REFUSED, ids=repr)
 def test_an_array_that_would_come_back_as_another_is_refused(value: Any) -> None:
     with pytest.raises(TypeError, match="cannot be in a state"):

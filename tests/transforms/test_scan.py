@@ -181,6 +181,11 @@ def test_a_state_that_is_none_of_its_own_is_refused() -> None:
     with ds.iterate() as elements:
         next(elements)
         state = json.loads(json.dumps(elements.state_dict()))
-    for position in (3, [1], [1, {"state": {"array": "?", "dtype": "int8", "shape": [1]}}, 0], [1, None, "x"]):
+    for position in (
+        3,
+        [1],
+        [1, {"state": {"__kind__": "array", "data": "?", "dtype": "int8", "shape": [1]}}, 0],
+        [1, None, "x"],
+    ):
         with pytest.raises(ad.ResumeError, match="does not fit this step"):
             list(ds.iterate(state=edited(state, position=position)))
