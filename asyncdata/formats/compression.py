@@ -172,14 +172,14 @@ class PlainReader:
         """Accept any end."""
 
 
-class ZlibReader:
-    """Decompresses one stream after the other, as gzip files may have several members."""
+class StreamsReader:
+    """Decompresses one stream after the other, as files may have several."""
 
-    def __init__(self, bits: int, name: str) -> None:
-        self._bits = bits
+    def __init__(self, stream: Any, name: str) -> None:
+        self._stream = stream
         self._name = name
-        self._stream = zlib.decompressobj(bits)
-        self._left: Buffer = b""  # data that is not decompressed yet
+        self._left: Buffer = b""  # data, not decompressed from `_at` on
+        self._at = 0
         self._full = False  # the stream may return more without new data
         self._fed = 0  # bytes
         self._error: DataLossError | None = None
@@ -187,15 +187,16 @@ class ZlibReader:
     @property
     def waiting(self) -> bool:
         """Whether `feed(b"")` may return more."""
-        return self._error is None and (self._full or len(self._left) > 0)
+        return self._error is None and (self._full or self._at < len(self._left))
 
     def feed(self, data: Buffer) -> bytes:
         """Decompress `data`, up to an error; the next call raises it."""
         if self._error is not None:
             raise self._error
         self._fed += len(data)
-        self._left = bytes(self._left) + data if len(self._left) else data
-        return b"".join(self._members())
+        rest = memoryview(self._left)[self._at :]
+        self._left, self._at = (bytes(rest) + data if len(rest) else data), 0
+        return b"".join(self._pieces())
 
     def finish(self) -> None:
         """Raise `DataLossError` for a deferred error, or if the last stream has not ended."""
@@ -204,8 +205,19 @@ class ZlibReader:
         if self._fed and not self._stream.eof:
             raise cut_short(self._name, self._fed)
 
-    def _members(self) -> Iterator[bytes]:
+    def _pieces(self) -> Iterator[bytes]:
         """Yield the waiting data decompressed, at most `PIECE_BYTES`."""
+        raise NotImplementedError
+
+
+class ZlibReader(StreamsReader):
+    """Decompresses the members of gzip files, or streams of zlib."""
+
+    def __init__(self, bits: int, name: str) -> None:
+        super().__init__(zlib.decompressobj(bits), name)
+        self._bits = bits
+
+    def _pieces(self) -> Iterator[bytes]:
         remaining = PIECE_BYTES
         while (len(self._left) or self._full) and self._error is None and remaining:
             if self._stream.eof:
@@ -246,61 +258,33 @@ def before_error(decompress: Callable[[memoryview], bytes], data: memoryview) ->
             yield decompress(data[i : i + 1])
 
 
-class FrameReader:
-    """Decompresses one frame after the other, as files of bzip2 and zstd may have several."""
+class FrameReader(StreamsReader):
+    """Decompresses the frames of bzip2, zstd and brotli."""
 
     def __init__(
         self, make: Callable[[], Any], errors: tuple[type[Exception], ...], name: str, window: int = 0
     ) -> None:
+        super().__init__(make(), name)
         self._make = make
         self._errors = errors
-        self._name = name
         self._window = window  # bytes that a frame of zstd may refer back to
-        self._frame = make()
-        self._left: Buffer = b""  # data, not decompressed from `_at` on
-        self._at = 0
-        self._full = False  # the frame may return more without new data
-        self._fed = 0  # bytes
-        self._error: DataLossError | None = None
-
-    @property
-    def waiting(self) -> bool:
-        """Whether `feed(b"")` may return more."""
-        return self._error is None and (self._full or self._at < len(self._left))
-
-    def feed(self, data: Buffer) -> bytes:
-        """Decompress `data`, up to an error; the next call raises it."""
-        if self._error is not None:
-            raise self._error
-        self._fed += len(data)
-        rest = memoryview(self._left)[self._at :]
-        self._left, self._at = (bytes(rest) + data if len(rest) else data), 0
-        return b"".join(self._pieces())
-
-    def finish(self) -> None:
-        """Raise `DataLossError` for a deferred error, or if the last frame has not ended."""
-        if self._error is not None:
-            raise self._error
-        if self._fed and not self._frame.eof:
-            raise cut_short(self._name, self._fed)
 
     def _pieces(self) -> Iterator[bytes]:
-        """Yield the waiting data decompressed, at most `PIECE_BYTES`."""
         remaining = PIECE_BYTES
         while self.waiting and remaining:
-            if self._frame.eof and not self._next_frame():
+            if self._stream.eof and not self._next_frame():
                 return
             piece = b"" if self._full else memoryview(self._left)[self._at : self._at + FRAME_PIECE]
             try:
-                found = self._frame.decompress(piece, remaining)
+                found = self._stream.decompress(piece, remaining)
             except self._errors as error:
                 self._error = self._failure(error)
                 return
             remaining -= len(found)
             self._at += len(piece)
-            if self._frame.eof:
-                self._go_back(self._frame.unused_data)
-            self._full = not self._frame.eof and not self._frame.needs_input
+            if self._stream.eof:
+                self._go_back(self._stream.unused_data)
+            self._full = not self._stream.eof and not self._stream.needs_input
             yield found
 
     def _failure(self, error: Exception) -> DataLossError:
@@ -325,7 +309,7 @@ class FrameReader:
             self._at += 1
         if self._at == len(self._left):
             return False
-        self._frame = self._make()
+        self._stream = self._make()
         return True
 
 
