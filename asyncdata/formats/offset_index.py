@@ -3,8 +3,8 @@
 That file is a header, the lengths of the elements as little-endian integers of the smallest width that fits, and the
 CRC32C of everything before. The header, also little-endian: `ad-begin`, the version and the bytes per length (uint32
 each), the kind of the elements (8 bytes), the data file's size (uint64) and modification time in nanoseconds (int64),
-the limit on an element's length (uint64), where the first one begins (uint64), the number of elements (uint64), and
-whether the last one is an error that replaces the rest of the file (uint64).
+the limit on an element's length (uint64), where the first one begins (uint64), whether the last one is an error that
+replaces the rest of the file (uint64), and the number of elements (uint64).
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, Self
+from typing import Any, Final, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from asyncdata.system.crc32c import crc32c
 
-__all__ = ("Marks", "OffsetIndex")
+__all__ = ("Marks", "OffsetIndex", "packed_lengths", "unpacked_lengths")
 
 MAGIC: Final = b"ad-begin"
 VERSION: Final = 1
@@ -59,25 +59,34 @@ class OffsetIndex:
 
     def to_bytes(self) -> bytes:
         """Return the serialized index."""
-        lengths = np.diff(self.begins)
-        width = np.min_scalar_type(int(lengths.max(initial=0))).itemsize
-        marks, first = self.marks, int(self.begins[0])
-        fields = (marks.kind.encode(), marks.size, marks.changed_ns, marks.most, first, self.count, self.lost)
-        content = HEADER.pack(MAGIC, VERSION, width, *fields) + lengths.astype(f"<u{width}").tobytes()
-        return content + crc32c(content).to_bytes(4, "little")
+        lengths, marks = np.diff(self.begins), self.marks
+        fields = (marks.kind.encode(), marks.size, marks.changed_ns, marks.most, int(self.begins[0]), self.lost)
+        return packed_lengths(HEADER, MAGIC, fields, lengths.astype(np.min_scalar_type(lengths.max(initial=0))))
 
     @classmethod
     def from_bytes(cls, content: bytes) -> Self:
         """Return the index that `to_bytes` serialized; `ValueError` if it is damaged or of another version."""
-        if len(content) < HEADER.size + 4 or crc32c(content[:-4]) != int.from_bytes(content[-4:], "little"):
-            raise ValueError("the index is damaged")
-        magic, version, width, kind, size, changed, most, first, count, lost = HEADER.unpack_from(content)
-        if (
-            (magic, version) != (MAGIC, VERSION)
-            or width not in WIDTHS
-            or len(content) != HEADER.size + count * width + 4
-        ):
-            raise ValueError("not an index, or one of an unknown version")
-        lengths = np.frombuffer(content, f"<u{width}", count, HEADER.size).astype(np.int64)
-        begins = first + np.concatenate([np.zeros(min(count, 1), np.int64), np.cumsum(lengths)[:-1]])
+        (kind, size, changed, most, first, lost), lengths = unpacked_lengths(HEADER, MAGIC, content)
+        ends = np.cumsum(lengths, dtype=np.int64)
+        begins = first + np.concatenate([np.zeros(min(len(ends), 1), np.int64), ends[:-1]])
         return cls(Marks(kind.rstrip(b"\0").decode(), most, size, changed), begins, bool(lost))
+
+
+def packed_lengths(
+    header: struct.Struct, magic: bytes, fields: Sequence[Any], lengths: npt.NDArray[np.unsignedinteger]
+) -> bytes:
+    """Return lengths after a header that ends with their number, and before a checksum."""
+    width = lengths.dtype.itemsize
+    content = header.pack(magic, VERSION, width, *fields, len(lengths)) + lengths.astype(f"<u{width}").tobytes()
+    return content + crc32c(content).to_bytes(4, "little")
+
+
+def unpacked_lengths(header: struct.Struct, magic: bytes, content: bytes) -> tuple[list[Any], npt.NDArray[Any]]:
+    """Return the fields and lengths that were packed; `ValueError` if they are damaged or of another version."""
+    if len(content) < header.size + 4 or crc32c(content[:-4]) != int.from_bytes(content[-4:], "little"):
+        raise ValueError("the index is damaged")
+    kind, version, width, *fields, count = header.unpack_from(content)
+    known = (kind, version) == (magic, VERSION) and width in WIDTHS
+    if not known or len(content) != header.size + count * width + 4:
+        raise ValueError("not an index, or one of an unknown version")
+    return fields, np.frombuffer(content, f"<u{width}", count, header.size)

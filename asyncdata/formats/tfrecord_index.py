@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Self
 import numpy as np
 
 from asyncdata.errors import DataLossError
+from asyncdata.formats.offset_index import packed_lengths, unpacked_lengths
 from asyncdata.formats.tfrecord import (
     FRAMING,
     HEADER,
@@ -31,10 +32,8 @@ from asyncdata.formats.tfrecord import (
     scan,
     unpack_length,
 )
-from asyncdata.system.crc32c import crc32c
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
@@ -42,9 +41,7 @@ if TYPE_CHECKING:
 __all__ = ("HEADER", "RecordIndex", "Stamp", "changed", "damaged_span", "lost_record", "records_in")
 
 MAGIC: Final = b"ad-index"
-VERSION: Final = 1
 FILE_HEADER: Final = struct.Struct("<8sIIQqQ")
-WIDTHS: Final = (1, 2, 4, 8)
 
 WINDOW: Final = 1 << 20
 """Bytes that are read at once if records are small; one page if they are large."""
@@ -56,11 +53,6 @@ class Stamp(NamedTuple):
 
     size: int
     mtime_ns: int
-
-    @classmethod
-    def of(cls, status: os.stat_result) -> Self:
-        """Return the stamp of a file with this status."""
-        return cls(status.st_size, status.st_mtime_ns)
 
 
 class RecordIndex:
@@ -121,25 +113,13 @@ class RecordIndex:
 
     def to_bytes(self) -> bytes:
         """Return the serialized index."""
-        width = self.lengths.dtype.itemsize
-        head = FILE_HEADER.pack(MAGIC, VERSION, width, *self.stamp, len(self.lengths))
-        content = head + self.lengths.astype(f"<u{width}").tobytes()
-        return content + crc32c(content).to_bytes(4, "little")
+        return packed_lengths(FILE_HEADER, MAGIC, self.stamp, self.lengths)
 
     @classmethod
     def from_bytes(cls, content: bytes) -> Self:
         """Return the index that `to_bytes` serialized; `ValueError` if it is damaged or of another version."""
-        if len(content) < FILE_HEADER.size + 4 or crc32c(content[:-4]) != int.from_bytes(content[-4:], "little"):
-            raise ValueError("the index is damaged")
-        magic, version, width, size, mtime_ns, count = FILE_HEADER.unpack_from(content)
-        if (
-            (magic, version) != (MAGIC, VERSION)
-            or width not in WIDTHS
-            or len(content) != FILE_HEADER.size + count * width + 4
-        ):
-            raise ValueError("not an index, or one of an unknown version")
-        lengths = np.frombuffer(content, f"<u{width}", count, FILE_HEADER.size)
-        return cls(Stamp(size, mtime_ns), lengths)
+        stamp, lengths = unpacked_lengths(FILE_HEADER, MAGIC, content)
+        return cls(Stamp(*stamp), lengths)
 
 
 def good_lengths(data: bytes, left: int) -> NDArray[np.uint64]:

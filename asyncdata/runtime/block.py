@@ -151,6 +151,10 @@ class Block:
             return []
         return [place for place, item in enumerate(self.items[:stop]) if type(item) is Failure and item.of_source]
 
+    def good_places(self) -> list[int]:
+        """Return the indices of the items that have not failed."""
+        return [place for place, item in enumerate(self.items) if type(item) is not Failure]
+
     def after_skip(self, skip: int, step: bool = False) -> Block:
         """Return the block without its first `skip` items; failures of sources stay. See `TicketsAfterSkip`."""
         start = min(skip, len(self))

@@ -79,15 +79,14 @@ def stamps(names: Sequence[str]) -> list[tuple[str, int, int]]:
 
 def stamp(name: str) -> tuple[str, int, int]:
     """Return the absolute path of a file, its size and its modification time; -1 for what is unknown."""
-    from asyncdata.formats.tfrecord_index import Stamp
     from asyncdata.storage import is_local, store_for, without_query
 
     if not is_local(name):
         return without_query(name), -1, -1
     _, path = store_for(name)
     try:
-        size, time = Stamp.of(os.stat(path))
-        return os.path.realpath(path), size, time
+        found = os.stat(path)
+        return os.path.realpath(path), found.st_size, found.st_mtime_ns
     except OSError:
         return os.path.realpath(path), -1, -1
 

@@ -259,7 +259,7 @@ class Padder(Step):
                 return block
         if self.come >= self.node.count:
             raise StageError(f"{self.node.label()}: there are more elements; take({self.node.count}) first")
-        good = [place for place, item in enumerate(block.items) if type(item) is not Failure]
+        good = block.good_places()
         tickets = PaddedTickets(block.tickets, self.come, self.model.ticket, good if block.failed else None)
         items = self.node.marked(block.items, block.tickets, [True] * len(block))
         if good:

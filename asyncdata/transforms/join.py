@@ -271,7 +271,7 @@ class Join(Node):
 
     async def matched(self, scope: Scope, index: KeyIndex, block: Block) -> Block:
         """Return the pairs of a block of elements with their keys."""
-        places = [place for place, item in enumerate(block.items) if type(item) is not Failure]
+        places = block.good_places()
         rows, owners = index.find([key_hash(block.items[place][0]) for place in places])
         order: npt.NDArray[np.intp] = rows.argsort(kind="stable")  # near ones are read together
         numbers: list[int] = rows[order].tolist()

@@ -36,13 +36,13 @@ class Batched(Call):
         """Call the function on the elements of each block that have not failed."""
         done: list[Block] = []
         for part in block.items:
-            done.append(put(part, good := good_places(part), self.tried(part, good)))
+            done.append(put(part, good := part.good_places(), self.tried(part, good)))
             if term.over:
                 break
         return several(done)
 
     async def run_async(self, item: Block, ticket: Ticket) -> Block:
-        good = good_places(item)
+        good = item.good_places()
         return several([put(item, good, await self.tried_async(item, good))])
 
     def tried(self, block: Block, places: Sequence[int]) -> list[Any]:
@@ -66,11 +66,6 @@ class Batched(Call):
         if len(places) == 1:
             return [result]
         return [one for place in places for one in await self.tried_async(block, [place])]
-
-
-def good_places(block: Block) -> list[int]:
-    """Return the places of the elements that have not failed."""
-    return [place for place, item in enumerate(block.items) if type(item) is not Failure]
 
 
 def stacked(block: Block, places: Sequence[int]) -> Any:
