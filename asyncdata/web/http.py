@@ -68,6 +68,9 @@ DRAIN_BYTES: Final = 16 << 20
 DRAIN_SECONDS: Final = 1.0
 """How much is read of a body after it was refused, so that its client comes to read the reply."""
 
+REPLY_SECONDS: Final = 10.0
+"""How long a server may take for a part of a reply: some wait for ever for a client that has gone."""
+
 
 @dataclass(frozen=True)
 class Limits:
@@ -340,11 +343,22 @@ async def reply_to(send: Send, status: int, reply: dict[str, Any], headers: list
     await respond(send, status, content, [JSON, *headers], body.more)
     if body.more:
         await body.drain()
-        await send({"type": "http.response.body"})
+        await pass_on(send, {"type": "http.response.body"})
 
 
 async def respond(send: Send, status: int, content: bytes, headers: list[Header], more: bool = False) -> None:
     """Send a reply, all but its end if there is `more` to do before that."""
     all_headers = [(b"content-length", str(len(content)).encode()), *headers]
-    await send({"type": "http.response.start", "status": status, "headers": all_headers})
-    await send({"type": "http.response.body", "body": content, "more_body": more})
+    await pass_on(send, {"type": "http.response.start", "status": status, "headers": all_headers})
+    await pass_on(send, {"type": "http.response.body", "body": content, "more_body": more})
+
+
+async def pass_on(send: Send, message: Message) -> None:
+    """Send a part of a reply; `TimeoutError` if the server does not take it in time."""
+    begun = Begun(send(message))
+    if not begun.done:  # most servers take it at once: they need no deadline
+        try:
+            async with asyncio.timeout(REPLY_SECONDS):
+                await begun
+        except TimeoutError:
+            raise TimeoutError(f"the client has gone, or has read no reply for {REPLY_SECONDS:g} s") from None

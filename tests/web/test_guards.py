@@ -7,12 +7,14 @@ import json
 import logging
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import asyncdata as ad
+from asyncdata.testing import virtual_time
 from asyncdata.web.body_memory import bytes_of_items
 from asyncdata.web.channel_writers import MemoryWriter, writer_of
 from asyncdata.web.decoding import BodyDecoder, BodyError
@@ -24,6 +26,7 @@ pytestmark = pytest.mark.web
 msgspec = pytest.importorskip("msgspec")
 
 LOCAL = ("127.0.0.1", 1)
+KIND = (b"content-type", b"application/x-ndjson")
 
 
 def as_json(items: list[Any]) -> bytes:
@@ -170,6 +173,33 @@ async def test_replies_have_nothing_of_the_server(tmp_path: Path, caplog: pytest
         ingest = Ingest(writer_of(small), None, Limits(1 << 20, 1 << 20, 30.0))
         replies = [await post(ingest, b"x" * 1000, "application/octet-stream") for _ in range(20)]
         assert replies[-1] == (429, {"error": "the channel is full; send the request again later", "accepted": 0})
+
+
+@pytest.mark.parametrize("place", [0, 1])
+@pytest.mark.parametrize("gone", [False, True])
+def test_a_server_that_never_takes_a_reply_is_not_waited_for(place: int, gone: bool) -> None:
+    """As some that have no client any more, whether the application has been told of that or not."""
+    taken = list[Any]()
+    part = {"type": "http.disconnect"} if gone else {"type": "http.request", "body": b"1\n", "more_body": False}
+
+    async def receive() -> Any:
+        return part
+
+    async def send(message: Any) -> None:
+        if len(taken) == place:
+            await asyncio.get_running_loop().create_future()
+        taken.append(message["type"])
+
+    async def ask() -> int:
+        ingest = Ingest(MemoryWriter(ad.Channel()), None, Limits(1 << 20, 1 << 20, 30.0))
+        scope = {"type": "http", "headers": [KIND], "client": LOCAL, "query_string": b""}
+        with nullcontext() if gone else pytest.raises(TimeoutError, match="has gone, or has read no reply for 10 s"):
+            await ingest(scope, receive, send)
+        return ingest.counts.items
+
+    with asyncio.Runner(loop_factory=virtual_time) as runner:
+        assert runner.run(ask()) == (0 if gone else 1)
+    assert taken == ["http.response.start"][:place]
 
 
 @pytest.mark.parametrize(("length", "status"), [(b"4", 200), (b"5", 400), (b"3", 200)])
