@@ -24,7 +24,7 @@ from asyncdata.system.closing import Closable
 from asyncdata.system.signal_handlers import start_thread
 from asyncdata.web.channel import check_admission, check_version, version_of
 from asyncdata.web.decoding import BodyDecoder, BodyError, format_of
-from asyncdata.web.folder import ChannelFolder, offsets_in
+from asyncdata.web.folder import ChannelFolder, offsets_in, write_offset
 from asyncdata.web.idempotency import check_same_body, digest_of_body, digest_of_key
 from asyncdata.web.lag import Admission, Admitting, LagLimit
 from asyncdata.web.producers import Producers
@@ -43,7 +43,9 @@ KNOWN_KEYS: Final = 1 << 16
 KEY_SHARE: Final = 256
 """One key is remembered for so many bytes of the channel, so that keys take no more than a tenth of it."""
 
-FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+TOO_MANY: Final = dict.fromkeys((errno.EMFILE, errno.ENFILE), "too many files are open")
+FULL: Final = {**dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), "the disk is full"), **TOO_MANY}
+"""The errors after which the same records may be stored later."""
 
 MOST_WORKERS: Final = 1024
 
@@ -458,7 +460,7 @@ class DurableChannel(Closable):
     def _refusal(self, error: OSError) -> BaseException:
         """Return the error for records that could not be stored; close the channel if no others can be stored."""
         if error.errno in FULL and not self._log.broken:
-            refusal: BaseException = ChannelFull(f"{self.path}: the disk is full ({error}); send it again later")
+            refusal: BaseException = ChannelFull(f"{self.path}: {FULL[error.errno]} ({error}); send it again later")
         else:
             with self._guard:
                 self._closed = f"{error}; it is unknown what was stored of the last records, open the channel again"
@@ -568,10 +570,24 @@ class LogWriter:
 
     def append(self, group: Sequence[Pending]) -> None:
         """Write all of some records to the disk, or none of them; `OSError` says why not."""
+        if self.broken:
+            raise OSError(errno.EIO, "an earlier write failed", str(self.folder.path))
         if self.start < 0 or self.end - self.start >= self.segment_bytes:
             self.begin_segment()
         if self.file < 0:
             self.file = open_regular(self.folder.segment(self.start), os.O_WRONLY)
+        with self.folder.committed.writing() as committed:  # which may be refused, so before anything is written
+            self.store(group, committed)
+        try:
+            self.folder.wake_all()
+        except OSError as error:
+            if error.errno not in TOO_MANY:  # the next records wake who waits
+                raise
+        for one in group:
+            self.know(one)
+
+    def store(self, group: Sequence[Pending], committed: int) -> None:
+        """Write records behind the others of the segment, and that they are there."""
         frames = [one.frame for one in group]
         if self.end == self.start:
             frames.insert(0, framed(keys_record(self.known, time.time())))
@@ -590,10 +606,7 @@ class LogWriter:
             one.end = end = end + len(one.frame)
         self.end += len(data)
         self.keys_only = len(frames) == 1 and not group
-        self.folder.committed.write(self.end)
-        self.folder.wake_all()
-        for one in group:
-            self.know(one)
+        write_offset(committed, self.end)
 
     def know(self, stored: Pending) -> None:
         """Remember a key, and forget the oldest one if there are too many."""
@@ -625,9 +638,17 @@ class LogWriter:
     def begin_segment(self) -> None:
         """Make the next segment, which begins where the log ends."""
         self.close()
-        self.file = created(self.folder.segment(self.end))
-        self.folder.sync()
-        self.start = self.end
+        path = self.folder.segment(self.end)
+        file = created(path)
+        try:
+            self.folder.sync()
+        except OSError:
+            self.broken = True
+            os.close(file)
+            path.unlink()  # the last segment may go on, and its records would seem to be in this one
+            self.broken = False
+            raise
+        self.file, self.start = file, self.end
 
     def close(self) -> None:
         """Close the segment."""

@@ -9,8 +9,8 @@ import re
 import secrets
 import stat
 import struct
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager, suppress
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final, cast, final
@@ -22,7 +22,16 @@ from asyncdata.storage import local_path, open_regular, read_regular, sync_folde
 from asyncdata.system import forks
 from asyncdata.web.record import DamagedFrameError, Frame, frame_of
 
-__all__ = ("ChannelFolder", "LogReader", "OffsetFile", "WakeFile", "local_folder", "mappings_in", "offsets_in")
+__all__ = (
+    "ChannelFolder",
+    "LogReader",
+    "OffsetFile",
+    "WakeFile",
+    "local_folder",
+    "mappings_in",
+    "offsets_in",
+    "write_offset",
+)
 
 SUFFIX: Final = ".tfrecord"
 SEGMENT: Final = re.compile(r"[0-9]{20}\.tfrecord")
@@ -215,12 +224,22 @@ class OffsetFile:
 
     def write(self, offset: int) -> None:
         """Write another offset, in one call."""
-        offset_bytes = offset.to_bytes(8, "little")
+        with self.writing() as file:
+            write_offset(file, offset)
+
+    @contextmanager
+    def writing(self) -> Generator[int]:
+        """Give a descriptor for `write_offset`."""
         file = open_regular(self.path, os.O_WRONLY | os.O_CREAT)
         try:
-            os.pwrite(file, OFFSET.pack(offset, masked_crc(offset_bytes)), 0)
+            yield file
         finally:
             os.close(file)
+
+
+def write_offset(file: int, offset: int) -> None:
+    """Write an offset and its checksum, in one call."""
+    os.pwrite(file, OFFSET.pack(offset, masked_crc(offset.to_bytes(8, "little"))), 0)
 
 
 @final

@@ -10,6 +10,7 @@ import random
 import subprocess
 import threading
 from collections.abc import Callable, Coroutine
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ import pytest
 
 import asyncdata as ad
 from asyncdata.testing import check_resumes
-from asyncdata.web.folder import LogReader
+from asyncdata.web.folder import ChannelFolder, LogReader
 from tests.marks import first_by_default
 from tests.reference import failed
 from tests.running import WAYS, read_plain, results
@@ -411,6 +412,62 @@ def test_a_failing_sync_closes_the_channel(monkeypatch: pytest.MonkeyPatch, tmp_
             asyncio.run(channel.send(b"y"))
         with pytest.raises(ad.ClosedError, match="open the channel again"):
             asyncio.run(channel.send(b"z"))
+
+
+@pytest.mark.parametrize("where", ["asyncdata.web.folder.open_regular", "asyncdata.web.durable.created"])
+def test_a_process_that_has_too_many_files_open_refuses_for_a_while(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    """As one that serves more connections than it may have descriptors."""
+
+    def refused(*_: Any) -> int:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    errors = list[str]()
+    with ad.DurableChannel(tmp_path, segment_bytes=2000) as channel:
+        for number in range(6):
+            send = partial(channel.send, b"%d" % number * 1000)
+            try:
+                with monkeypatch.context() as patch:
+                    patch.setattr(where, refused)
+                    asyncio.run(send())
+            except ad.ChannelFull as error:
+                errors.append(str(error))
+                asyncio.run(send())
+    assert len(errors) > 1
+    assert all("too many files are open" in error for error in errors)
+    assert [item[:1] for item in ad.Dataset.from_channel(tmp_path, follow=False)] == [b"%d" % one for one in range(6)]
+
+
+@pytest.mark.parametrize("number", range(1, 5))
+def test_a_full_channel_whose_next_segment_cannot_be_made_loses_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    """The segment before it goes on."""
+    sync, calls = ChannelFolder.sync, iter(range(1000))
+
+    def failing(self: ChannelFolder) -> None:
+        if next(calls) == number:
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        sync(self)
+
+    monkeypatch.setattr(ChannelFolder, "sync", failing)
+    sent, found = list[bytes](), list[bytes]()
+    with (
+        ad.DurableChannel(tmp_path, 300_000, 200_000) as channel,
+        ad.Dataset.from_channel(tmp_path).iterate() as items,
+    ):
+        while len(sent) < 60:
+            body = b"%5d" % len(sent) * 4000
+            try:
+                asyncio.run(channel.send(body))
+                sent.append(body)
+            except ad.ChannelFull:
+                found += [next(items) for _ in range(len(sent) - len(found))]
+                channel.trim(items.state_dict())
+        found += [next(items) for _ in range(len(sent) - len(found))]
+    assert found == sent
+    assert next(calls) > number
 
 
 def test_stale_records_are_dropped(tmp_path: Path) -> None:
