@@ -14,10 +14,10 @@ from asyncdata.elements.columns import ColumnBatch
 from asyncdata.errors import DataLossError
 from asyncdata.formats.csv_vectorized import Grid, plain_grid, quoted_grid
 from asyncdata.formats.record_limits import MAX_RECORD_BYTES, offset_in, record_too_long
+from asyncdata.formats.window_parser import WindowParser
 
 __all__ = ("Column", "CsvParser", "Dialect", "Strings", "Table")
 
-Buffer: TypeAlias = bytes | bytearray | memoryview
 Fields: TypeAlias = "list[bytes] | DataLossError"
 """The fields of one record, or its error."""
 
@@ -157,7 +157,7 @@ class Strings(Table):
         return [*rows]
 
 
-class CsvParser:
+class CsvParser(WindowParser):
     r"""Turns the bytes of a file into tuples of values, with errors in the places of invalid records.
 
     A record ends at `\n`, `\r\n` or `\r` outside quotes; a quoted field may contain anything, with quotes doubled.
@@ -176,75 +176,40 @@ class CsvParser:
     def __init__(
         self, name: str, dialect: Dialect, table: Table, most: int = MAX_RECORD_BYTES, *, compressed: bool = False
     ) -> None:
+        super().__init__()
         self._name = name
         self._most = most
         self._table = table
         self._splitter = Splitter(name, dialect, most, offset_in(compressed))
         self._header = dialect.header
         self._skip_header = dialect.header
-        self._data: Buffer = b""  # the data being split, from `_at` on
-        self._at = 0
-        self._rest = bytearray()  # the beginning of a record
         self._enough = 0  # the size of `_rest` from which searching for its end again is worthwhile
-        self._found: list[Any] | ColumnBatch = []  # the last records found; `_given` of them have been returned
-        self._given = 0
-        self._begin = 0  # where the first of `_found` begins
-        self._next = 0  # where the record after the last of them begins
-        self._finished = False
-
-    @property
-    def offset(self) -> int:
-        """A byte offset at which a record begins, `skip` records before the next one."""
-        return self._next if self._given == len(self._found) else self._begin
-
-    @property
-    def lost(self) -> bool:
-        """Whether the last record returned is an error that replaces the rest of the file."""
-        return self._splitter.lost and self._given == len(self._found)
-
-    @property
-    def skip(self) -> int:
-        """How many records between `offset` and the next one have been returned."""
-        return self._given % len(self._found) if self._found else 0
 
     def jump(self, offset: int) -> None:
         """Begin with the bytes from `offset` on, where a record begins: the header, if there is one, only at 0."""
-        self._next = offset
+        super().jump(offset)
         self._skip_header = self._header and offset == 0
 
-    def feed(self, data: Buffer) -> None:
-        """Take the file's next bytes, after `parse` has returned nothing; they must not change until it does again."""
-        self._data, self._at = data, 0
-
-    def finish(self) -> None:
-        """Mark the end of the data."""
-        self._finished = True
-
     def parse(self, limit: int) -> list[Any] | ColumnBatch:
-        """Return at most `limit` records of the data, in order; [] if it needs more data or has ended."""
-        if self._given == len(self._found):
-            self._begin, self._given = self._next, 0
-            self._found = self._window()
-        found = self._found[self._given : self._given + limit]
-        if isinstance(self._found, list):  # the traceback of an error would keep its callers' frames alive
-            self._found[self._given : self._given + len(found)] = [None] * len(found)
-        self._given += len(found)
+        found = super().parse(limit)
+        if not isinstance(self.found, ColumnBatch):  # the traceback of an error would keep its callers' frames alive
+            self.found[self.given - len(found) : self.given] = [None] * len(found)
         return found
 
-    def _window(self) -> list[Any] | ColumnBatch:
-        """Return the records that end in the next window with an end of a record."""
-        while not self._splitter.lost and self._more():
-            last = self._finished and self._at >= len(self._data)
-            if len(self._rest) < self._enough and not last:
+    def split(self) -> list[Any] | ColumnBatch:
+        while not self.stopped and self._more():
+            last = self.finished and self.at >= len(self.data)
+            if len(self.rest) < self._enough and not last:
                 continue
-            found, used = self._records(bytes(self._rest), last)
-            self._enough = 0 if used else min(2 * len(self._rest), self._most + 1)
-            self._next += used
-            del self._rest[:used]
+            found, used = self._records(bytes(self.rest), last)
+            self.stopped = self._splitter.lost
+            self._enough = 0 if used else min(2 * len(self.rest), self._most + 1)
+            self.end += used
+            del self.rest[:used]
             if found:
                 return found
-        if self._finished and self._skip_header:
-            self._skip_header, self._splitter.lost = False, True
+        if self.finished and self._skip_header:
+            self._skip_header, self.stopped = False, True
             return [DataLossError(f"{self._name}: it has no header: it is empty")]
         return []
 
@@ -256,7 +221,7 @@ class CsvParser:
             if (found := self._table.read(body)) is not None:
                 self._skip_header = False
                 return found, grid.size
-        rows, used = self._splitter.rows(data, last, self._next)
+        rows, used = self._splitter.rows(data, last, self.end)
         if self._skip_header and rows:
             self._skip_header = False
             rows = rows if isinstance(rows[0], DataLossError) else rows[1:]  # an invalid header is an error
@@ -264,11 +229,11 @@ class CsvParser:
 
     def _more(self) -> bool:
         """Move the next window to `_rest`; return whether a record may end in it now."""
-        if self._at >= len(self._data):
-            return self._finished and bool(self._rest)
-        window = self._data[self._at : self._at + WINDOW]
-        self._at += len(window)
-        self._rest += window
+        if self.at >= len(self.data):
+            return self.finished and bool(self.rest)
+        window = self.data[self.at : self.at + WINDOW]
+        self.at += len(window)
+        self.rest += window
         return True
 
 
