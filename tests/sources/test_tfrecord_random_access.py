@@ -22,6 +22,7 @@ from asyncdata.formats.tfrecord import FRAMING, HEADER, LARGE, frame
 from asyncdata.formats.tfrecord_index import RecordIndex, Stamp
 from asyncdata.sources.tfrecord_random_access import IndexCache
 from asyncdata.storage import RandomFile
+from asyncdata.system.crc32c import crc32c
 from asyncdata.testing import check_resumes, leaves_nothing
 
 ROOT = Path(__file__).parents[2]
@@ -496,7 +497,7 @@ def test_an_index_that_is_damaged_or_of_another_version_is_made_anew(tmp_path: P
 
 def sealed(content: bytes) -> bytes:
     """An index that only its content is wrong with."""
-    return content[:-4] + tfrecord_index.crc32c(content[:-4]).to_bytes(4, "little")
+    return content[:-4] + crc32c(content[:-4]).to_bytes(4, "little")
 
 
 def test_a_file_that_grows_while_its_index_is_made_is_as_it_was_before(
