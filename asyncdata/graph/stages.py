@@ -78,7 +78,7 @@ class Sequential:
         return Start.of(position)
 
     def need(self, want: int) -> int:
-        """Return how many items to request from the input for the demand `want`."""
+        """Return how many items to request from the input for the demand `want`; of fewer it makes fewer."""
         return want
 
 

@@ -205,8 +205,8 @@ MOST_AHEAD: Final = (256, 1 << 18)
 class Demand:
     """The most items that the next block may hold: the reader sets it before each pull.
 
-    Of fewer than `least` the reader makes nothing, unless one has failed or no more come: they may come together.
-    A stage sets `waited` when other tasks of the loop have run meanwhile.
+    Of fewer than `least` the reader makes nothing, unless one has failed or no more come: they may come together. A
+    stage that has waited says so in `waited`: other tasks of the loop have run meanwhile.
 
     A step of whose input nothing came may ask for several `times` as much if `ahead`: if the consumer's buffer keeps
     what comes too early.
@@ -229,9 +229,7 @@ class Demand:
         """Ask for more next time if nothing was `made` of a block as large as asked for, else for fewer again."""
         if made:
             self.times = max(1, self.times // 2)
-        elif (
-            self.ahead and block.count == self.items < MOST_AHEAD[0] and 2 * self.items * block.weight <= MOST_AHEAD[1]
-        ):
+        elif self.ahead and len(block) == self.items < MOST_AHEAD[0] and 2 * self.items * block.weight <= MOST_AHEAD[1]:
             self.times *= 2
 
 
