@@ -13,11 +13,12 @@ from typing import Any, NamedTuple, TypeAlias, final
 
 import numpy as np
 
+from asyncdata.graph.node import Node, beginning
 from asyncdata.runtime.columns import Columns, at_places, joined_columns
 from asyncdata.runtime.tickets import ExplicitTickets, Position, Ticket, Tickets
 from asyncdata.transforms.mixture_reader import Choices, DrawnBlock, DrawnPiece, MixtureReader
 
-__all__ = ("MixtureHistory", "beginning")
+__all__ = ("MixtureHistory", "begun_at")
 
 Place: TypeAlias = tuple[Tickets, int]
 """The position of an input: after so many elements of some tickets."""
@@ -30,7 +31,7 @@ class InputPlace(NamedTuple):
     given: int
 
 
-def beginning(position: Position) -> Tickets:
+def begun_at(position: Position) -> Tickets:
     """Return the tickets of no elements, with a position to begin at."""
     return ExplicitTickets((), lambda _: position)
 
@@ -196,7 +197,9 @@ class MixtureJournal:
 class MixtureHistory:
     """Writes the journal of a run: starts a new one when it is as long as there are inputs, so that it stays short."""
 
-    def __init__(self, draws: MixtureReader, given: Sequence[int], inputs: int, counted: bool = False) -> None:
+    def __init__(
+        self, draws: MixtureReader, given: Sequence[int], inputs: Sequence[Node], counted: bool = False
+    ) -> None:
         self.draws = draws
         self.given = list(given)
         """How many elements each input has given."""
@@ -264,4 +267,8 @@ class MixedTickets(Tickets):
     def at(self, count: int) -> Position:
         found = self.journal.positions(self.number, count)
         books = {"given": list(found.given)} if self.counted else {}
-        return {**self.chooser_position(count), **books, "inputs": found.inputs[: self.inputs]}
+        positions = found.inputs[: len(self.inputs)]
+        for index, pieces in self.record.pieces.items():
+            if index < len(positions) and positions[index] is None:
+                positions[index] = beginning(self.inputs[index], pieces[0].tickets)
+        return {**self.chooser_position(count), **books, "inputs": positions}

@@ -31,7 +31,7 @@ from asyncdata.runtime.block import Block, Blocks, Demand, Failure
 from asyncdata.runtime.resharding import Resharding
 from asyncdata.runtime.tickets import END, NOTHING, FilteredTickets, Position, Start, Ticket, natural
 from asyncdata.transforms.concatenate import from_parts
-from asyncdata.transforms.mixture_position import MixtureHistory, beginning
+from asyncdata.transforms.mixture_position import MixtureHistory, begun_at
 from asyncdata.transforms.mixture_reader import Choices, MixtureReader
 from asyncdata.transforms.mixture_shares import resharded_mixture
 from asyncdata.transforms.mixture_turns import CostTurns, TurnsPlace, priced
@@ -288,7 +288,7 @@ def drawing(
     def open_input(number: int, want: Demand) -> Blocks:
         return inputs[number](scope, want, Start.of(begins[number]))
 
-    return MixtureReader(open_input, list(map(beginning, begins)), stack, names)
+    return MixtureReader(open_input, list(map(begun_at, begins)), stack, names)
 
 
 @dataclass(frozen=True, eq=False)
@@ -428,7 +428,7 @@ class Sample(Node):
         """Draw until all inputs have ended."""
         async with AsyncExitStack() as stack:
             draws = drawing(scope, inputs, place.inputs, stack, self.names)
-            history = MixtureHistory(draws, place.given, len(inputs), counted=True)
+            history = MixtureHistory(draws, place.given, self.nodes, counted=True)
             names = self.names or [str(number) for number in range(len(inputs))]
             repeated = {number: partial(draws.turn, number) for number, node in enumerate(self.nodes) if repeats(node)}
             cost = chooser.cost if isinstance(chooser, CostTurns) else ()
@@ -509,7 +509,7 @@ class Choose(Node):
             source = await stack.enter_async_context(aclosing(choices(scope, demand, Start.of(place.choices))))
             draws = drawing(scope, rest, [*place.inputs, None], stack)
             chooser = Follower(source, demand, place, draws)
-            history = MixtureHistory(draws, [0] * (len(rest) + 1), len(rest))
+            history = MixtureHistory(draws, [0] * (len(rest) + 1), self.nodes)
             async with aclosing(mixture(draws, chooser, history, want, stop=self.stop)) as drawn:
                 async for block in drawn:
                     yield block

@@ -279,3 +279,21 @@ def test_a_file_without_a_checksum_of_all_is_read(tmp_path: Path) -> None:
     other = written_anew(path, make)
     with pytest.raises(ad.ResumeError, match="written again"):
         list(other.iterate(state=state))
+
+
+def test_a_mixture_of_which_part_of_the_first_window_was_delivered(tmp_path: Path) -> None:
+    """Its position is the beginning, and yet of one file."""
+    path, make = tmp_path / "kept", INPUTS["a generator"]
+
+    def build(kept: ad.Dataset[Any]) -> ad.Dataset[Any]:
+        mixture = ad.Dataset.sample_from_datasets([kept, ad.Dataset.range(9)], seed=1)
+        return mixture.group_by_window(lambda x: 0, lambda _, window: window, 1)
+
+    with build(written_anew(path, make)).iterate() as elements:
+        next(elements)
+        state = elements.state_dict()
+        rest = list(elements)
+    assert list(build(make().cache(path)).iterate(state=state)) == rest
+    other = build(written_anew(path, make))
+    with pytest.raises(ad.ResumeError, match="written again"):
+        list(other.iterate(state=state))
