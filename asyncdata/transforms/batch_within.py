@@ -45,6 +45,10 @@ class BatchWithin(Batch):
         return False
 
     @property
+    def own_order(self) -> str:
+        return "gives as many elements in a batch as come in time: put shard() before it"
+
+    @property
     def cardinality(self) -> int:
         return INFINITE_CARDINALITY if self.input.cardinality == INFINITE_CARDINALITY else UNKNOWN_CARDINALITY
 

@@ -835,7 +835,7 @@ def skip(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
 
 
 def shard(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
-    shards = draw(counts(2, 1, 3))
+    shards = draw(counts(2, 1, 3)) if "within=" not in pipe.text else 1
     index = draw(st.integers(0, shards - 1))
     rest = draw(st.sampled_from([None, "drop_remainder", "pad_remainder"]))
     how = {rest: True} if rest else {}

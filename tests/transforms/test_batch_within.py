@@ -6,6 +6,7 @@ import asyncio
 import json
 import random
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -159,3 +160,12 @@ def test_facts_and_wrong_arguments() -> None:
             ad.Dataset.range(10).batch(4, within=wrong)  # type: ignore[arg-type]
     with pytest.raises(ad.PlanError, match="drop_remainder"):
         ad.Dataset.range(10).batch(4, True, within=1)
+
+
+def test_shares_of_batches_that_depend_on_time_are_refused(tmp_path: Path) -> None:
+    """Each process would have other batches, so that elements were lost and repeated."""
+    ds = ad.Dataset.range(10).batch(4, within=1)
+    for one in (ds, ds.map(len), ds.cache(tmp_path / "kept"), ds.unbatch()):
+        with pytest.raises(ad.PlanError, match=r"put shard\(\) before it"):
+            one.shard(2, 0)
+        assert len(list(one.shard(1, 0))) == len(list(one))
