@@ -153,7 +153,8 @@ def mixed(draw: st.DrawFn, pipe: Pipeline, depth: int = 2) -> Pipeline:
 
 
 def shared_chain(draw: st.DrawFn) -> Pipeline:
-    return share(draw, draw(chains(sources(), (*ORDERED_STEPS, pipelines.repeat, pipelines.flat_map), 3)))
+    before = chains(sources(), (*ORDERED_STEPS, pipelines.repeat, pipelines.flat_map), 3)
+    return share(draw, draw(before.filter(lambda pipe: "within=" not in pipe.text)))
 
 
 def legs(most: int) -> st.SearchStrategy[Leg]:
