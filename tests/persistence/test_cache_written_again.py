@@ -63,7 +63,7 @@ STEPS: dict[str, Callable[[ad.Dataset[Any]], ad.Dataset[Any]]] = {
     "window": lambda ds: ds.window(3, 1, drop_remainder=True).flat_map(lambda window: window.batch(3)),
     "group_by_window": lambda ds: ds.group_by_window(lambda x: x % 3, numbers_of, 2),
     "skip": lambda ds: ds.skip(3),
-    "shard": lambda ds: ds.shard(2, 1),
+    "shard": lambda ds: ds.shard(1, 0),
     "an unordered map": unordered,
     "two of it": lambda ds: ad.Dataset.zip(ds, ds),
     "a mixture": lambda ds: ad.Dataset.sample_from_datasets([ds, ad.Dataset.range(9)], seed=1),
