@@ -188,6 +188,32 @@ def test_trim_lets_go_of_what_no_state_needs(tmp_path: Path) -> None:
         list(numbers(tmp_path).iterate(state=with_position(numbers(tmp_path), {**old, "skip": 0, "number": 0})))
 
 
+READ_AGAIN: dict[str, Callable[[ad.Dataset[Any]], ad.Dataset[Any]]] = {
+    "cache": lambda ds: ds.cache(),
+    "unique": lambda ds: ds.unique(),
+    "scan of objects": lambda ds: ds.scan(object(), lambda state, number: (state, number)),
+}
+
+
+@pytest.mark.parametrize("step", READ_AGAIN.values(), ids=READ_AGAIN)
+def test_a_step_that_reads_again_what_was_trimmed_is_an_error(
+    tmp_path: Path, step: Callable[[ad.Dataset[Any]], ad.Dataset[Any]]
+) -> None:
+    fill(tmp_path, 100, segment_bytes=200)
+    with step(numbers(tmp_path)).iterate() as elements:
+        _ = next(elements)
+        state = elements.state_dict()
+        rest = list(elements)
+    assert ad.web.trim(tmp_path, state) == 0
+    assert list(step(numbers(tmp_path)).iterate(state=state)) == rest
+    with numbers(tmp_path).iterate() as elements:
+        for _ in range(50):
+            next(elements)
+        assert ad.web.trim(tmp_path, elements.state_dict())
+    with pytest.raises(ad.ResumeError, match="trimmed"):
+        list(step(numbers(tmp_path)).iterate(state=state))
+
+
 GROWING: dict[str, Callable[[ad.Dataset[Any]], ad.Dataset[Any]]] = {
     "alone": lambda ds: ds,
     "map": lambda ds: ds.map(int, num_parallel_calls=2, deterministic=False),
