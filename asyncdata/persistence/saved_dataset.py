@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from io import FileIO
-from itertools import chain
+from itertools import chain, zip_longest
 from pathlib import Path
 from typing import Any, ClassVar, Final, Self, TypeAlias
 
@@ -35,6 +35,7 @@ from asyncdata.sources.tfrecord import RecordFile
 from asyncdata.sources.tfrecord_random_access import IndexCache
 from asyncdata.storage import FileLock, open_regular, sync_folder, write_atomically
 from asyncdata.system.checksum import has_checksum, with_checksum
+from asyncdata.system.crc32c import crc32c
 from asyncdata.transforms.flat_map import FlatMap
 
 __all__ = ("Saved", "save")
@@ -172,11 +173,11 @@ class ShardWriters:
         self.count = self.size = 0
         self.group = 1
 
-    def shard(self, number: int, elements: int = 0, size: int = 0) -> ShardWriter:
+    def shard(self, number: int, elements: int = 0, size: int = 0, checksum: int | None = 0) -> ShardWriter:
         """Return one of the files, new or continued."""
         self.check()
         if number not in self.shards:
-            self.shards[number] = ShardWriter(self.path(number), self.compression, elements, size)
+            self.shards[number] = ShardWriter(self.path(number), self.compression, elements, size, checksum)
         return self.shards[number]
 
     def check(self) -> None:
@@ -192,8 +193,8 @@ class ShardWriters:
         manifest = self.read_manifest()
         for left in {*self.folder.glob("*.tfrecord")} - {self.path(number) for number, _, _ in manifest["shards"]}:
             left.unlink()  # begun after the state was saved, and maybe not again
-        for number, elements, size in manifest["shards"]:
-            self.shard(number, elements, size)
+        for (number, elements, size), checksum in zip_longest(manifest["shards"], manifest.get("checksums", ())):
+            self.shard(number, elements, size, checksum)
             self.current = number
         return manifest["state"]
 
@@ -276,7 +277,13 @@ class ShardWriters:
         """Write down how far it has come, and whose that is."""
         shards = [[number, shard.elements, shard.size] for number, shard in sorted(self.shards.items())]
         manifest = {"compression": self.compression, "shards": shards, "contents": self.contents, "state": state}
+        manifest |= self.checksums()
         write_atomically(self.folder / STATE, json.dumps(with_checksum(manifest)).encode(), durable=durable)
+
+    def checksums(self) -> dict[str, list[int]]:
+        """Return the checksums of all files; nothing if the save was begun by a version that did not compute them."""
+        found = [shard.checksum for _, shard in sorted(self.shards.items())]
+        return {} if None in found else {"checksums": [one for one in found if one is not None]}
 
     def finish(self, state: Mapping[str, Any] | None = None) -> None:
         """Write the manifest when all shards are on the disk, next to the last state, which says whose they are.
@@ -288,8 +295,9 @@ class ShardWriters:
         if state is not None:
             self.write_state(state, durable=False)
         shards = [[shard.path.name, shard.elements, shard.size] for _, shard in sorted(self.shards.items())]
-        manifest = with_checksum({"version": VERSION, "compression": self.compression, "shards": shards})
-        write_atomically(self.folder / MANIFEST, json.dumps(manifest, indent=1).encode(), durable=True)
+        manifest = {"version": VERSION, "compression": self.compression, "shards": shards, **self.checksums()}
+        content = json.dumps(with_checksum(manifest), indent=1).encode()
+        write_atomically(self.folder / MANIFEST, content, durable=True)
 
     def close(self) -> None:
         for shard in self.shards.values():
@@ -324,6 +332,9 @@ def shaped(content: bytes, shard: type[int | str], *more: str) -> Any:
                 raise ValueError(f"not a shard (name, elements, bytes): {(name, elements, size)!r:.80}")
             if Path(str(name)).name != str(name):
                 raise ValueError(f"{name!r:.80} is not a file name in this folder")
+        checksums = manifest.get("checksums", [0] * len(manifest["shards"]))
+        if len(checksums) != len(manifest["shards"]) or {*map(type, checksums)} - {int}:
+            raise ValueError(f"not the checksums of {len(manifest['shards'])} shards: {checksums!r:.80}")
     except (KeyError, TypeError, AttributeError, PlanError) as error:
         raise ValueError(f"it lists no shards: {error!r}") from error
     if "checksum" in manifest and not has_checksum(manifest):
@@ -332,15 +343,17 @@ def shaped(content: bytes, shard: type[int | str], *more: str) -> Any:
 
 
 class ShardWriter:
-    """One file: elements in frames, plain or as compressed streams one after another."""
+    """One file: elements in frames, plain or as compressed streams one after another; and the checksum of the frames,
+    if it is known."""
 
-    def __init__(self, path: Path, compression: str | None, elements: int, size: int) -> None:
+    def __init__(self, path: Path, compression: str | None, elements: int, size: int, checksum: int | None) -> None:
         self.path = path
         self.compression = compression
         self.compressor = compressor(compression)
         self.begun = False
         self.elements = elements
         self.size = size
+        self.checksum = checksum
         self.look()
         self.waiting: list[bytes | bytearray | memoryview] = []
         self.waiting_bytes = 0
@@ -354,6 +367,7 @@ class ShardWriter:
     def add(self, count: int, data: bytes | memoryview) -> None:
         """Append so many elements in their frames."""
         self.put(self.compressor.feed(data))
+        self.checksum = None if self.checksum is None else crc32c(data, self.checksum)
         self.begun = True
         self.elements += count
         self.left -= len(data)
@@ -423,9 +437,11 @@ class ElementFile(RecordFile):
 
 @dataclass(frozen=True, eq=False)
 class SavedFiles(FlatMap):
-    """The elements of all files of a saved dataset, of which there are `count`, whether they are compressed or not."""
+    """The elements of all files of a saved dataset, of which there are `count`, whether they are compressed or not; and
+    checksums, which tell them from others that were saved there later."""
 
     count: int = field(kw_only=True, metadata=PHYSICAL)
+    checksums: tuple[int, ...] = field(default=(), repr=False, kw_only=True)
 
     @property
     def cardinality(self) -> int:
@@ -437,8 +453,16 @@ class Saved:
 
     counted: ClassVar = ("compression",)
 
-    def __init__(self, folder: Path, compression: str | None, shards: Mapping[str, int], max_record_bytes: int) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        compression: str | None,
+        shards: Mapping[str, int],
+        max_record_bytes: int,
+        checksums: Sequence[int] = (),
+    ) -> None:
         self.folder = folder
+        self.checksums = checksums
         self.compression = compression
         self.shards = shards
         self.indexes = IndexCache(max_record_bytes)
@@ -466,7 +490,7 @@ class Saved:
                 if (now := (folder / name).stat().st_size) != size:
                     raise DataLossError(f"{folder / name}: it had {size} bytes when it was saved, now {now}")
         shards = {str(folder / name): count for name, count, _ in manifest["shards"]}
-        return cls(folder, manifest["compression"], shards, max_record_bytes)
+        return cls(folder, manifest["compression"], shards, max_record_bytes, manifest.get("checksums", ()))
 
     def file(self, path: str) -> ElementFile:
         return ElementFile(
@@ -481,7 +505,8 @@ class Saved:
         """Return the plan that reads all files, one after another."""
         catalog = None if self.compression else FileCatalog([*self.shards], self)
         call = Call("load", self.file, spread=False)
-        return SavedFiles(FileNames([*self.shards]), call, catalog, count=sum(self.shards.values()))
+        names, count = FileNames([*self.shards]), sum(self.shards.values())
+        return SavedFiles(names, call, catalog, count=count, checksums=tuple(self.checksums))
 
     def counts(self, paths: Sequence[str]) -> list[int]:
         return [self.shards[path] for path in paths]

@@ -6,6 +6,7 @@ import errno
 import gzip
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -628,3 +629,56 @@ def test_an_element_that_does_not_fit_the_spec_names_the_argument(tmp_path: Path
     with pytest.raises(ad.StructureError) as caught:
         list(ad.Dataset.load(tmp_path / "numbers", element_spec=ad.TensorSpec((3,), "int64")))
     assert caught.value.__notes__ == ["in load(element_spec=), element (0, 0)"]
+
+
+@pytest.mark.parametrize("compression", [None, "GZIP"])
+@pytest.mark.parametrize("size", [None, 5, 100])
+def test_a_state_is_of_the_elements_that_were_saved(path: Path, compression: str | None, size: int | None) -> None:
+    """Others may take as many bytes."""
+
+    def saved(seed: int) -> ad.Dataset[Any]:
+        if path.exists():
+            shutil.rmtree(path)
+        ad.Dataset.range(40).shuffle(40, seed=seed).save(path, compression)
+        ds = ad.Dataset.load(path)
+        return ds if size is None else ds.shuffle(size, seed=1)
+
+    with saved(seed=1).iterate() as elements:
+        _ = [next(elements) for _ in range(9)]
+        state = json.loads(json.dumps(elements.state_dict()))
+        rest = list(elements)
+    assert list(saved(seed=1).iterate(state=state)) == rest
+    other = saved(seed=2)
+    with pytest.raises(ad.ResumeError, match="load|name or size"):
+        list(other.iterate(state=state))
+
+
+def test_a_saving_that_goes_on_has_the_checksums_of_one_that_was_not_interrupted(path: Path) -> None:
+    failing = [20]
+
+    def fails_once(x: int) -> int:
+        if x in failing:
+            failing.clear()
+            raise Boom(x)
+        return x
+
+    ds, other = ad.Dataset.range(30).map(fails_once), path.with_name("other")
+    with pytest.raises(Boom):
+        ds.save(path, checkpoint_args={"checkpoint_interval": 7})
+    ds.save(path, checkpoint_args={"checkpoint_interval": 7})
+    ds.save(other)
+    manifests = [json.loads((one / "dataset.json").read_bytes()) for one in (path, other)]
+    assert manifests[0]["checksums"] == manifests[1]["checksums"]
+    assert list(ad.Dataset.load(path)) == [*range(30)]
+
+
+def test_what_was_saved_before_checksums_were_has_states(path: Path) -> None:
+    ad.Dataset.range(40).save(path)
+    manifest = json.loads((path / "dataset.json").read_bytes())
+    del manifest["checksums"], manifest["checksum"]
+    (path / "dataset.json").write_text(json.dumps(with_checksum(manifest)))
+    with ad.Dataset.load(path).iterate() as elements:
+        assert next(elements) == 0
+        state = elements.state_dict()
+    assert list(ad.Dataset.load(path).iterate(state=state)) == [*range(1, 40)]
+    assert "#" not in state["plan"][1]
