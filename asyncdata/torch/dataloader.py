@@ -20,8 +20,9 @@ from asyncdata.statistics.statistics import Statistics
 from asyncdata.statistics.table import memory
 from asyncdata.torch.epoch import VERSION, Epoch, InlineEpoch, WorkerEpoch, position_from_json, state_before_first
 from asyncdata.torch.epoch_meter import EpochMeter
-from asyncdata.torch.index_batches import BatchSampler, attributes_of, is_within
+from asyncdata.torch.index_batches import BatchSampler
 from asyncdata.torch.internals import Base, base_fields, check_supported, pinned, pins
+from asyncdata.torch.sampler_state import SamplerState, attributes_of, is_within
 from asyncdata.torch.torchdata_states import is_of_torchdata, state_of_torchdata
 from asyncdata.torch.worker_process import LoaderWorker, workers_of
 from asyncdata.torch.worker_run import RunSetup, WorkerPosition
@@ -112,6 +113,8 @@ class DataLoader(Base, Generic[T]):
         self._latest: Epoch[T] | None = None
         self._loaded: Mapping[str, Any] | None = None
         self._skipped = 0
+        self.loaded_sampler: SamplerState | None = None
+        """The sampler, if a state between epochs was loaded."""
         self.sampler_attributes = attributes_of(self.index_sampler, dataset)
 
     def __iter__(self) -> Epoch[T]:  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -135,7 +138,7 @@ class DataLoader(Base, Generic[T]):
         if loaded is not None:
             self._setup = None
         latest: Epoch[T] = (WorkerEpoch if self.num_workers else InlineEpoch)(self, number, loaded, self._skipped)
-        self._latest, self._loaded, self._skipped = latest, None, 0
+        self._latest, self._loaded, self.loaded_sampler, self._skipped = latest, None, None, 0
         return latest
 
     def epoch_loaded_since(self, epoch: Epoch[T]) -> Epoch[T] | None:
@@ -144,7 +147,7 @@ class DataLoader(Base, Generic[T]):
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what a copy has, such as one in a worker whose `collate_fn` is a method of the loader: no epoch."""
-        return {**self.__dict__, "_workers": None, "_setup": None, "_latest": None}
+        return {**self.__dict__, "_workers": None, "_setup": None, "_latest": None, "loaded_sampler": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -176,11 +179,15 @@ class DataLoader(Base, Generic[T]):
             )
             return
         if is_of_torchdata(state_dict):
-            self._loaded = state_of_torchdata(self, state_dict)
-            return
-        if state_dict.get("version") != VERSION:
+            loaded = state_of_torchdata(self, state_dict)
+        elif state_dict.get("version") == VERSION:
+            loaded = dict(state_dict)
+        else:
             raise ResumeError(f"load_state_dict needs what state_dict of a DataLoader returned, got {state_dict!r:.80}")
-        self._loaded = dict(state_dict)
+        self._loaded, self.loaded_sampler = loaded, None
+        if not is_within(loaded) and not loaded["lost"]:
+            self.loaded_sampler = SamplerState(self)
+            self.loaded_sampler.load_between(loaded)
 
     def explain(self) -> Explanation:
         """Return the steps of the loader, a text and a picture with the measurements of the latest epoch.
@@ -288,7 +295,7 @@ class DataLoader(Base, Generic[T]):
     def _check_again(self, number: int) -> None:
         """Raise if a second epoch is to begin of a sampler that can be iterated only once, such as a generator."""
         samplers = [self.index_sampler, getattr(self.index_sampler, "sampler", None)]
-        once = [one for one in samplers if isinstance(one, Iterator) and not hasattr(one, "__dict__")]
+        once = any(isinstance(one, Iterator) and not hasattr(cast("Any", one), "__dict__") for one in samplers)
         if number and self._latest is not None and once:
             raise PlanError(
                 f"epoch {number} cannot begin: the sampler is an iterator, which can be read only once; give an "

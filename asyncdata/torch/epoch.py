@@ -23,9 +23,10 @@ from asyncdata.torch.epoch_log import EpochLog
 from asyncdata.torch.epoch_meter import EpochMeter
 from asyncdata.torch.generators import states_from_json, states_to_json
 from asyncdata.torch.held_state import MOST_STATE
-from asyncdata.torch.index_batches import IndexBatches, is_within, unread
+from asyncdata.torch.index_batches import IndexBatches, unread
 from asyncdata.torch.internals import is_iterable, profiled
 from asyncdata.torch.sampler_attributes import samplers
+from asyncdata.torch.sampler_state import is_within
 from asyncdata.torch.worker_process import FUNCTIONS, LoaderWorker, wait_for_any
 from asyncdata.torch.worker_run import (
     ENDED,
@@ -132,7 +133,7 @@ class Epoch(Generic[T]):
 
     def check_sampler(self) -> None:
         """Raise if a sampler that is its own iterator is empty in a later epoch."""
-        own = [one for _, one in samplers(self.indices.sampler) if isinstance(one, Iterator)]
+        own: list[Any] = [one for _, one in samplers(self.indices.sampler) if isinstance(one, Iterator)]
         if self.epoch and not self.indices.taken and own:
             raise PlanError(
                 f"epoch {self.epoch} has no batch: the sampler, a {type(own[0]).__name__}, is an iterator and has "

@@ -128,11 +128,11 @@ def check_batch_size(loader: Any, steps: Mapping[str, Any], count: int) -> None:
 
 def taken_on(batches: IndexBatches, state: Any, count: int) -> Any:
     """Return the state of a sampler so many batches behind a state."""
-    batches.load_sampler(to_json_value(state))
+    batches.source.load_sampler(to_json_value(state))
     batches.batches = iter(batches.sampler)
     for _ in range(count):
         next(batches, None)
-    return batches.owner.state_dict()
+    return batches.source.owner.state_dict()
 
 
 def give_generator(loader: Any, state: Any, orders: int) -> None:

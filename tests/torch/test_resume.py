@@ -76,12 +76,19 @@ def saved(loader: DataLoader[Any]) -> Any:
     return json.loads(json.dumps(loader.state_dict()))
 
 
-def check_every_step(make: Callable[[], DataLoader[Any]], step: int = 1) -> None:
-    """Resume from the states before, between and after all batches of two epochs, and where an epoch has begun."""
+def nothing(loader: DataLoader[Any], epoch: int) -> None:
+    """What a program does before each epoch."""
+
+
+def check_every_step(
+    make: Callable[[], DataLoader[Any]], step: int = 1, epochs: int = 2, before: Callable[[Any, int], object] = nothing
+) -> None:
+    """Resume from the states before, between and after all batches of the epochs, and where an epoch has begun."""
     seed()
     loader, batches, states = make(), list[str](), list[tuple[Any, int]]()
     states.append((saved(loader), 0))
-    for _ in range(2):
+    for number in range(epochs):
+        before(loader, number)
         epoch = iter(loader)
         states.append((saved(loader), len(batches)))
         for batch in epoch:
@@ -93,7 +100,8 @@ def check_every_step(make: Callable[[], DataLoader[Any]], step: int = 1) -> None
         loader = make()
         loader.load_state_dict(state)
         rest: list[str] = []
-        while loader.epoch < 2:
+        while loader.epoch < epochs:
+            before(loader, loader.epoch)
             rest.extend(map(repr, loader))
         assert rest == batches[count:], count
 

@@ -15,7 +15,7 @@ from torch.utils.data.distributed import DistributedSampler
 
 import asyncdata as ad
 from asyncdata.torch import DataLoader
-from tests.torch.datasets import Numbers, seed
+from tests.torch.datasets import EagerSampler, LazySampler, Numbers, seed
 from tests.torch.test_resume import check_every_step
 
 pytestmark = pytest.mark.torch
@@ -167,6 +167,64 @@ def test_batches_that_would_come_back_as_others_are_an_error(make: Callable[[], 
     other.load_state_dict(loader.state_dict())
     with pytest.raises(ad.ResumeError, match=r"sampler\.batches"):
         iter(other)
+
+
+class Reseeded(Sampler[int]):
+    """Seeds its generator in `set_epoch`."""
+
+    def __init__(self) -> None:
+        self.generator = torch.Generator()
+
+    def set_epoch(self, epoch: int) -> None:
+        self.generator.manual_seed(epoch)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(torch.randperm(11, generator=self.generator).tolist())
+
+
+class Restored(Reseeded):
+    """The same with a state of its own, which has the epoch."""
+
+    epoch = -1
+
+    def set_epoch(self, epoch: int) -> None:
+        self.epoch = epoch
+        super().set_epoch(epoch)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"epoch": self.epoch}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.set_epoch(state["epoch"])
+
+
+def set_epoch(loader: Any, epoch: int) -> None:
+    loader.sampler.set_epoch(epoch)
+
+
+@pytest.mark.parametrize("make", [lambda: DistributedSampler(range(11), 2, 0), Reseeded, Restored])
+def test_the_epoch_that_a_program_sets_when_it_has_resumed_holds(make: Callable[[], Any]) -> None:
+    """Also where the one before has ended in the state: programs set it before each epoch."""
+    check_every_step(lambda: DataLoader(Numbers(), 4, sampler=make()), epochs=3, before=set_epoch)
+
+
+@pytest.mark.parametrize(
+    ("make", "before"),
+    [
+        (lambda: DataLoader(Numbers(), 4, shuffle=True), lambda _, epoch: torch.manual_seed(epoch)),
+        (lambda: DataLoader(Numbers(), 4, sampler=LazySampler()), lambda _, epoch: random.seed(epoch)),
+        (lambda: DataLoader(Numbers(), 4, sampler=EagerSampler()), lambda _, epoch: np.random.seed(epoch)),
+        (
+            lambda: DataLoader(Numbers(), 4, shuffle=True, generator=torch.Generator()),
+            lambda loader, epoch: loader.generator.manual_seed(epoch),
+        ),
+    ],
+    ids=["torch", "random", "numpy", "generator"],
+)
+def test_seeds_that_a_program_sets_before_each_epoch_hold(
+    make: Callable[[], Any], before: Callable[[Any, int], object]
+) -> None:
+    check_every_step(make, epochs=3, before=before)
 
 
 class Cut:

@@ -215,7 +215,7 @@ def without_server() -> None:
     """Forget the fork server in a fork of this process: it is not that one's child, and would be refused there."""
     server: Any = getattr(sys.modules.get("multiprocessing.forkserver"), "_forkserver", None)
     if server is not None:
-        modules = getattr(server, "_preload_modules", [])
+        modules = preloaded(server)
         server.__init__()
         server.set_forkserver_preload(modules)
 
@@ -297,11 +297,16 @@ CHOSEN: Final[list[str]] = []
 def tell_server(modules: list[str]) -> None:
     """Have a server that is started next import these modules, behind those that the program has chosen."""
     module: Any = importlib.import_module("multiprocessing.forkserver")
-    names: list[str] = getattr(getattr(module, "_forkserver", None), "_preload_modules", [])
+    names = preloaded(getattr(module, "_forkserver"))  # noqa: B009
     if names != TOLD:
         CHOSEN[:] = [] if names == ["__main__"] else names  # which is multiprocessing's own choice
     TOLD[:] = [*CHOSEN, *modules]
     BASE.set_forkserver_preload([*TOLD])
+
+
+def preloaded(server: Any) -> list[str]:
+    """Return the modules that a fork server is told to import."""
+    return getattr(server, "_preload_modules")  # noqa: B009
 
 
 def give_up_preloading() -> None:
