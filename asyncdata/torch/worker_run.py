@@ -272,6 +272,8 @@ class WorkerRun:
         self.drawn = False
         """Whether the global generators were drawn from since they were seeded."""
         self.digest = 0
+        self.ended = False
+        """Whether an iterable dataset has given all in this epoch."""
 
     def fetch(self, request: BatchRequest) -> BatchReply:
         """Return a batch or its error, and the position behind it."""
@@ -335,9 +337,10 @@ class WorkerRun:
         self.start = global_states() if self.drawn and is_iterable(setup.kind) else None
         self.fetcher = fetcher_of(setup, known.stream if again else None)
         self.turn = self.digest = 0
+        self.ended = False
         if again:
             if is_iterable(setup.kind) and known.stream is None:
-                read_again(self.fetcher, request.index, known)
+                self.ended = read_again(self.fetcher, request.index, known)
             self.turn, self.digest = known.turn, known.digest
             self.set_generators(known.states)
         self.iteration = request.iteration
@@ -348,15 +351,16 @@ class WorkerRun:
         self.drawn = states is not None
 
     def batch(self, index: Any) -> Any:
-        """Return the next batch, `ENDED` at the end of an iterable dataset."""
+        """Return the next batch, `ENDED` at the end of an iterable dataset, which is not read any further."""
         try:
-            data = self.fetcher.fetch(index)
+            data = ENDED if self.ended else self.fetcher.fetch(index)
         except StopIteration:
             if not is_iterable(self.setup.kind):
                 raise
+            data, self.ended = ENDED, True
+        if data is ENDED:
             self.digest = digest_of_end(self.digest)
-            return ENDED
-        if is_iterable(self.setup.kind):
+        elif is_iterable(self.setup.kind):
             self.digest = digest_of(data)
         return data
 
@@ -379,19 +383,20 @@ def fetcher_of(loader: Any, stream: str | ResumeError | None = None) -> Any:
     return made
 
 
-def read_again(fetcher: Any, index: Any, known: WorkerPosition) -> None:
-    """Read an iterable dataset up to a position, and compare the last batch."""
-    found = 0
+def read_again(fetcher: Any, index: Any, known: WorkerPosition) -> bool:
+    """Read an iterable dataset up to a position, and compare the last batch; return whether it has ended."""
+    found, ended = 0, False
     for _ in range(known.turn):
         try:
-            found = digest_of(fetcher.fetch(index))
+            found = digest_of_end(found) if ended else digest_of(fetcher.fetch(index))
         except StopIteration:  # as it had, if the digests are equal
-            found = digest_of_end(found)
+            found, ended = digest_of_end(found), True
     if found != known.digest:
         raise ResumeError(
             "the iterable dataset gives other elements when it is read again, so the loader cannot resume within this "
             "epoch: give the dataset state_dict and load_state_dict, or a seed of its own"
         )
+    return ended
 
 
 def stream_state(fetcher: Any) -> str | ResumeError | None:

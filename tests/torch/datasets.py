@@ -128,6 +128,21 @@ class Counting(Stream):
         self.given, self.loaded = state["given"], True
 
 
+class EndsOnce(Stream):
+    """Is its own iterator, which must not be asked again behind its end."""
+
+    def __iter__(self) -> Iterator[Any]:
+        self.left: Any = iter(self.share())
+        return self
+
+    def __next__(self) -> int:
+        try:
+            return next(self.left)
+        except StopIteration:
+            self.left = None
+            raise
+
+
 class Unsaved(Stream):
     """A stream whose state cannot be saved."""
 

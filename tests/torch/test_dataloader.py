@@ -28,6 +28,7 @@ from tests.torch.datasets import (
     Delegating,
     DrawingGlobally,
     EagerSampler,
+    EndsOnce,
     Guarded,
     LazySampler,
     Nested,
@@ -215,6 +216,13 @@ def test_a_batch_that_cannot_be_sent_is_an_error_in_its_place() -> None:
     with pytest.raises(TypeError, match="a batch, a generator, cannot be sent from a worker process: cannot pickle"):
         next(batches)
     assert [*batches] == [[6, 7, 8]]
+
+
+@pytest.mark.parametrize("size", [None, 2])
+def test_a_stream_is_not_read_behind_its_end(size: int | None) -> None:
+    assert epochs(DataLoader, EndsOnce(), [], batch_size=size, num_workers=2) == epochs(
+        TorchLoader, EndsOnce(), [], batch_size=size, num_workers=2
+    )
 
 
 def test_loops_may_be_nested_and_left() -> None:
