@@ -30,6 +30,7 @@ __all__ = (
     "set_worker_info",
     "take_collate_functions",
     "torch",
+    "without_overrides",
     "worker_info",
 )
 
@@ -145,6 +146,11 @@ def worker_info(worker: int, workers: int, seed: int, dataset: Any) -> Any:
 def set_worker_info(info: Any) -> None:
     """Have `get_worker_info` return this in this process."""
     setattr(worker_module, "_worker_info", info)  # noqa: B010
+
+
+def without_overrides() -> AbstractContextManager[None]:
+    """Return a context in which subclasses of tensors have PyTorch's own functions."""
+    return getattr(torch, "_C").DisableTorchFunctionSubclass()  # noqa: B009
 
 
 def numpy_seed(base_seed: int, worker: int) -> list[int]:

@@ -24,7 +24,15 @@ from asyncdata.sources.stateful import Stateful, takes_others
 from asyncdata.torch.collation import stacking_in_place
 from asyncdata.torch.generators import GlobalStates, Snapshot, global_states, mark_of_globals, set_global_states
 from asyncdata.torch.held_state import digest_of_state
-from asyncdata.torch.internals import is_iterable, make_fetcher, numpy_seed, set_worker_info, torch, worker_info
+from asyncdata.torch.internals import (
+    is_iterable,
+    make_fetcher,
+    numpy_seed,
+    set_worker_info,
+    torch,
+    without_overrides,
+    worker_info,
+)
 from asyncdata.torch.process_settings import ProcessSettings
 
 __all__ = (
@@ -468,11 +476,12 @@ def sample_of(data: Any, depth: int = 0) -> Any:
 
 def sample_of_tensor(data: Any) -> Any:
     """Return the part of a tensor that counts: its dtype, its shape and some numbers, if it has them in memory."""
-    if not is_dense(data):
-        return str(data.dtype), str(data.layout)
-    flat: Any = data.detach().reshape(-1)
-    some = flat[:: max(1, len(flat) // SAMPLED)]
-    try:
-        return str(data.dtype), tuple(data.shape), some.tolist()
-    except RuntimeError:  # of dtypes of which PyTorch makes no numbers, such as float4
-        return str(data.dtype), tuple(data.shape), some.view(torch.uint8).tolist()
+    with without_overrides():  # of its class, in which a slice may be an error
+        if not is_dense(data):
+            return str(data.dtype), str(data.layout)
+        flat: Any = data.detach().reshape(-1)
+        some = flat[:: max(1, len(flat) // SAMPLED)]
+        try:
+            return str(data.dtype), tuple(data.shape), some.tolist()
+        except RuntimeError:  # of dtypes of which PyTorch makes no numbers, such as float4
+            return str(data.dtype), tuple(data.shape), some.view(torch.uint8).tolist()

@@ -143,6 +143,24 @@ class EndsOnce(Stream):
             raise
 
 
+class Whole(torch.Tensor):
+    """A tensor of a class that cannot be cut, as those of MONAI whose metadata are of several samples."""
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is torch.Tensor.__getitem__:
+            raise ValueError("this tensor cannot be cut")
+        return super().__torch_function__(func, types, args, kwargs or {})
+
+
+class Wholes(Stream):
+    """Gives such tensors."""
+
+    def __iter__(self) -> Iterator[Any]:
+        for number in self.share():
+            yield torch.arange(number, number + 100).as_subclass(Whole)
+
+
 class Unsaved(Stream):
     """A stream whose state cannot be saved."""
 

@@ -37,6 +37,8 @@ from tests.torch.datasets import (
     Uneven,
     Unsaved,
     Weights,
+    Whole,
+    Wholes,
     seed,
     started,
 )
@@ -126,6 +128,12 @@ def test_it_resumes_with_workers_and_every_sampler(name: str) -> None:
 @pytest.mark.parametrize("workers", [0, 2])
 def test_it_resumes_in_an_iterable_dataset(stream: type, workers: int) -> None:
     check_every_step(lambda: DataLoader(stream(), 2, num_workers=workers), step=3 if workers else 1)
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_functions_that_a_class_of_tensors_has_are_not_called(workers: int) -> None:
+    check_every_step(lambda: DataLoader(Wholes(), 2, num_workers=workers, collate_fn=list[Any]), step=6)
+    assert type(next(iter(DataLoader(Wholes(), 2, num_workers=workers, collate_fn=list[Any])))[0]) is Whole
 
 
 def test_it_resumes_where_a_worker_has_ended_and_was_asked_again() -> None:
