@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# DuckDB 2.0.1: NaN of a NumPy array or a pandas column is NULL in SQL, and that of the same numbers in Polars or PyArrow is
-# NaN. Aggregates leave out NULL and keep NaN: the same query over the same numbers gives another mean, maximum and
+# DuckDB 2.0.1: NaN of a NumPy array or a pandas column is NULL in SQL, and that of the same numbers in Polars or
+# PyArrow is NaN. Aggregates leave out NULL and keep NaN: the same query over the same numbers gives another mean, maximum and
 # count, by what the numbers came in. Cure: isnan(x) and x IS NULL both, or one kind of table everywhere.
 # Exits non-zero if the behaviour has changed.
 set -euo pipefail
@@ -18,7 +18,8 @@ import polars as pl
 import pyarrow as pa
 
 columns = {"x": np.array([1.0, np.nan, 3.0])}
-tables = {"numpy": columns, "pandas": pd.DataFrame(columns), "polars": pl.DataFrame(columns), "pyarrow": pa.table(columns)}
+frames = {"pandas": pd.DataFrame(columns), "polars": pl.DataFrame(columns), "pyarrow": pa.table(columns)}
+tables = {"numpy": columns, **frames}
 found = {}
 for name, numbers in tables.items():
     found[name] = duckdb.sql("select count(x), avg(x), max(x) from numbers").fetchall()[0]
