@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # DuckDB 2.0.1: NaN of a NumPy array or a pandas column is NULL in SQL, and that of the same numbers in Polars or
-# PyArrow is NaN. Aggregates leave out NULL and keep NaN: the same query over the same numbers gives another mean, maximum and
-# count, by what the numbers came in. Cure: isnan(x) and x IS NULL both, or one kind of table everywhere.
+# PyArrow is NaN. Aggregates leave out NULL and keep NaN: the same query over the same numbers gives another mean, maximum
+# and count, by what the numbers came in. Cure: isnan(x) and x IS NULL both, or one kind of table everywhere.
 # Exits non-zero if the behaviour has changed.
 set -euo pipefail
 folder=$(mktemp -d)

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # DuckDB 2.0.1: a NumPy array of two dimensions is read with its rows as columns: of shape (2, 3) it is a table of
-# three rows and two columns, the transpose of what pandas, Polars and PyArrow make of it. A square one tells nothing by its shape.
-# Cure: `pandas.DataFrame(array)`, or array.T. Exits non-zero if the behaviour has changed.
+# three rows and two columns, the transpose of what pandas, Polars and PyArrow make of it. A square one tells nothing by
+# its shape. Cure: `pandas.DataFrame(array)`, or array.T. Exits non-zero if the behaviour has changed.
 set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
