@@ -24,7 +24,7 @@ from asyncdata.system.closing import Closable
 from asyncdata.system.signal_handlers import start_thread
 from asyncdata.web.channel import check_admission, check_version, version_of
 from asyncdata.web.decoding import BodyDecoder, BodyError, format_of
-from asyncdata.web.folder import ChannelFolder, offsets_in, write_offset
+from asyncdata.web.folder import TOO_MANY, ChannelFolder, offsets_in, write_offset
 from asyncdata.web.idempotency import check_same_body, digest_of_body, digest_of_key
 from asyncdata.web.lag import Admission, Admitting, LagLimit
 from asyncdata.web.producers import Producers
@@ -43,8 +43,10 @@ KNOWN_KEYS: Final = 1 << 16
 KEY_SHARE: Final = 256
 """One key is remembered for so many bytes of the channel, so that keys take no more than a tenth of it."""
 
-TOO_MANY: Final = dict.fromkeys((errno.EMFILE, errno.ENFILE), "too many files are open")
-FULL: Final = {**dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), "the disk is full"), **TOO_MANY}
+FULL: Final = {
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), "the disk is full"),
+    **dict.fromkeys(TOO_MANY, "too many files are open"),
+}
 """The errors after which the same records may be stored later."""
 
 MOST_WORKERS: Final = 1024

@@ -23,6 +23,7 @@ from asyncdata.system import forks
 from asyncdata.web.record import DamagedFrameError, Frame, frame_of
 
 __all__ = (
+    "TOO_MANY",
     "ChannelFolder",
     "LogReader",
     "OffsetFile",
@@ -37,6 +38,10 @@ SUFFIX: Final = ".tfrecord"
 SEGMENT: Final = re.compile(r"[0-9]{20}\.tfrecord")
 PIPE: Final = re.compile(r"[0-9]+-[0-9a-f]{8}")
 FORMAT: Final = 1
+
+TOO_MANY: Final = (errno.EMFILE, errno.ENFILE)
+"""The errors of a process, or a system, that has as many files open as it may."""
+
 READ_BYTES: Final = 1 << 20
 OFFSET: Final = struct.Struct("<QI")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import time
 from bisect import bisect_right
 from collections import deque
@@ -11,7 +12,7 @@ from collections.abc import AsyncGenerator, Generator, Sequence
 from contextlib import aclosing, closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from asyncdata.elements.columns import ColumnBatch
 from asyncdata.elements.record_store import RecordStore
@@ -26,7 +27,7 @@ from asyncdata.runtime.tickets import Position, Ticket
 from asyncdata.sources.stateful import SnapshotTickets, StreamPlace
 from asyncdata.storage.locks import FileLock
 from asyncdata.web.decoding import BodyDecoder, Decode
-from asyncdata.web.folder import ChannelFolder, LogReader, WakeFile
+from asyncdata.web.folder import TOO_MANY, ChannelFolder, LogReader, WakeFile
 from asyncdata.web.plain_records import PlainRecords
 from asyncdata.web.reading import ReadingFile
 from asyncdata.web.received import Freshness
@@ -35,7 +36,12 @@ from asyncdata.web.schema import Schema
 
 __all__ = ("Stored",)
 
+log = logging.getLogger("asyncdata")
+
 NO_LIMIT = 1 << 62
+
+TOO_MANY_SECONDS: Final = 1.0
+"""How long a reader waits where too many files are open."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -163,8 +169,15 @@ class Stored(Node):
         with closing(LogReader(folder, offset)) as reader, self.woken_by_writer(scope, folder) as woken:
             while True:
                 woken.clear()
-                # what was written just now is in the system's memory, and read in less time than a thread is woken
-                found = reader.read() if is_new else await scope.in_thread(reader.read)
+                try:
+                    # what was written just now is in the system's memory, and read in less time than a thread is woken
+                    found = reader.read() if is_new else await scope.in_thread(reader.read)
+                except OSError as error:
+                    if not self.follow or error.errno not in TOO_MANY:
+                        raise
+                    log.warning("%s: %s; it is read again in a while", self.label(), error)
+                    await asyncio.sleep(TOO_MANY_SECONDS)
+                    continue
                 ended = bool(found) and is_end(found[-1])
                 if ended:  # a run that continues there must find it again
                     found.pop()

@@ -10,6 +10,7 @@ import random
 import subprocess
 import threading
 from collections.abc import Callable, Coroutine
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ import pytest
 
 import asyncdata as ad
 from asyncdata.testing import check_resumes
+from asyncdata.web import folder
 from asyncdata.web.folder import ChannelFolder, LogReader
 from tests.marks import first_by_default
 from tests.reference import failed
@@ -463,6 +465,26 @@ def test_a_process_that_has_too_many_files_open_refuses_for_a_while(
     assert len(errors) > 1
     assert all("too many files are open" in error for error in errors)
     assert [item[:1] for item in ad.Dataset.from_channel(tmp_path, follow=False)] == [b"%d" % one for one in range(6)]
+
+
+@pytest.mark.parametrize("follow", [True, False])
+def test_a_reader_in_a_process_that_has_too_many_files_open_reads_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, follow: bool
+) -> None:
+    """If it waits for items anyway."""
+    monkeypatch.setattr("asyncdata.web.stored.TOO_MANY_SECONDS", 0.0)
+    opens, calls = folder.open_regular, iter(range(1000))
+
+    def refused(*arguments: Any) -> int:
+        if next(calls) in (2, 3, 5):
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        return opens(*arguments)
+
+    fill(tmp_path, 3, end=True)
+    monkeypatch.setattr(folder, "open_regular", refused)
+    with nullcontext() if follow else pytest.raises(OSError, match="Too many open files"):
+        assert list(numbers(tmp_path, follow=follow)) == [0, 1, 2]
+    assert next(calls) > 2
 
 
 @pytest.mark.parametrize("number", range(1, 5))
