@@ -75,7 +75,12 @@ def test_each_extra_alone_does_its_part_and_what_is_missing_names_its_own(extra:
     assert done.returncode == 0, done.stderr
     told: dict[str, str] = json.loads(done.stdout)
     assert told.get(extra, "works") == "works"
-    wrong = {name: said for name, said in told.items() if said not in ({name} if extra == "-" else {name, "works"})}
+    own = {"formats"} if sys.version_info >= (3, 14) else set[str]()  # zstd is in the standard library
+    wrong = {
+        name: said
+        for name, said in told.items()
+        if said not in ({name} if extra == "-" and name not in own else {name, "works"})
+    }
     assert wrong == {}
 
 

@@ -80,6 +80,7 @@ NOT_ON_WINDOWS: dict[Any, tuple[str, ...]] = {
 
 def pretend(system: str) -> None:
     """Make this process lack what `"darwin"` or `"win32"` has not."""
+    asyncio.new_event_loop().close()  # from Python 3.14 on the first one chooses by the system
     remove_from_os(LINUX)
     remove(OTHERS)
     if sys.version_info >= (3, 13):
@@ -88,7 +89,7 @@ def pretend(system: str) -> None:
     if system == "win32":
         multiprocessing.get_all_start_methods = lambda: ["spawn"]
         windows.pretend()
-        vars(shutil)["_use_fd_functions"] = False
+        vars(shutil).update({"_use_fd_functions": False, "_rmtree_impl": vars(shutil)["_rmtree_unsafe"]})
         ssl.enum_certificates = lambda store: []  # type: ignore[attr-defined]
         remove_from_os(POSIX)
         remove(NOT_ON_WINDOWS)

@@ -8,6 +8,7 @@ import tempfile
 import weakref
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from inspect import iscoroutinefunction
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -997,7 +998,7 @@ def join(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
     step, how = draw(counts(2, 1, 3)), draw(st.sampled_from(["inner", "left", "exact"]))
     key = draw(st.sampled_from([functions.number, functions.fail_sometimes_class, functions.awaited(functions.number)]))
     others = ad.Dataset.range(96, -1, -step).map(functions.named)
-    plain = functions.number if asyncio.iscoroutinefunction(key) else key
+    plain = functions.number if iscoroutinefunction(key) else key
     joined = pipe.then(
         f"join(range(96, -1, {-step}).map(named), ({key.__name__}, 'value'), {how})",
         lambda ds: ds.join(others, (key, "value"), how),
