@@ -246,7 +246,7 @@ class LoopEngine:
         self.task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        with self.turn, DeferredHandlers():
+        with DeferredHandlers(), self.turn:
             self.loop = asyncio.new_event_loop()  # not uvloop's, which Ctrl-C in the main thread can leave unusable
             self.signal = StopSignal(self.loop)
             self.queue = LoopQueue(self.run.depth, LoopSignal(self.loop), self.signal)
@@ -270,21 +270,25 @@ class LoopEngine:
 
     def wait(self, ready: Callable[[], object], interrupts: DeferredInterrupts, patience: Patience) -> None:
         forbid_running_loop()
-        with self.turn:
+        handlers = DeferredHandlers(self.break_off)
+        with handlers, self.turn:  # in this order, as Python 3.14 may call handlers before `with` protects the lock
             if self.stopping:  # by another thread
                 return
-            interrupts.to_stop(lambda: self.loop.call_soon_threadsafe(self.loop.stop))
-            handlers = DeferredHandlers(lambda: self.loop.call_soon_threadsafe(self.loop.stop))
+            interrupts.to_stop(self.break_off)
             self.watch.begin(patience)
             try:
-                with without_output_buffers(), handlers:
+                with without_output_buffers():
                     self.signal.until(lambda: ready() or interrupts.came or handlers.came)
             except BaseException:  # Ctrl-C, while a user's function ran
                 self.interrupted = True
                 raise
             finally:
                 self.watch.end()
-            self.interrupted |= interrupts.came or bool(handlers.came)
+
+    def break_off(self) -> None:
+        """Stop the loop, for a signal that came while it ran, or just before or after."""
+        self.interrupted = True
+        call_if_open(self.loop, self.loop.stop)
 
     def settle(self) -> None:
         """Let the loop stop once if it was interrupted just before it stopped: else it would stop in its next run."""

@@ -16,7 +16,9 @@ import pytest
 
 import asyncdata as ad
 from asyncdata.devices.simulated import Accelerator
+from asyncdata.engines.base import LoopEngine
 from asyncdata.runtime.queue import LoopSignal
+from asyncdata.system import sigint
 from asyncdata.system.signal_handlers import DeferredHandlers, start_thread
 from asyncdata.testing import leaves_nothing
 from tests.marks import first_by_default
@@ -50,7 +52,7 @@ class Handler:
         if not (returns or event in {"call", "c_return"}):
             return
         if event == "c_return" and getattr(argument, "__name__", "") == "__enter__":
-            return  # of `with`: that Python 3.14.10 calls handlers there is a fault of its own (gh-148874)
+            return  # of `with`: that Python 3.14 calls handlers there is a fault of its own (gh-148874), mended in 3.15
         if threading.current_thread() is not threading.main_thread() or in_a_private_loop(frame):
             return
         if self.task is not None and asyncio.current_task() is not self.task:
@@ -296,6 +298,47 @@ def test_nothing_is_lost_or_waited_for_where_real_signals_stop_a_private_loop(bu
     elements.close()
     assert found == sorted({*found})
     assert last == len(found) + failed
+
+
+class Turn:
+    """A lock that is held when a signal comes, before `with` would release it, as in Python 3.14."""
+
+    def __init__(self, at: int) -> None:
+        self.lock = threading.Lock()
+        self.at = at
+        self.acquire, self.release = self.lock.acquire, self.lock.release
+
+    def __enter__(self) -> None:
+        self.lock.acquire()
+        self.at -= 1
+        if self.at == 0:
+            signal.raise_signal(signal.SIGUSR1)
+
+    def __exit__(self, *_: object) -> None:
+        self.lock.release()
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGUSR1"), reason="needs signals that programs may use")
+@pytest.mark.parametrize("at", [1, 2])
+def test_a_signal_as_a_wait_begins_leaves_no_lock_held(at: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At the start of the pipeline, or in its first wait."""
+
+    def handle(number: int, frame: object) -> None:
+        raise AlarmError
+
+    turn = Turn(at)
+    monkeypatch.setattr(sigint, "OURS", {*sigint.OURS, "tests"})
+    monkeypatch.setattr(LoopEngine, "turn", property(lambda self: turn, lambda self, value: None), raising=False)
+    elements = iter(ad.Dataset.range(6).map(awaited, 2).with_options(ad.Options(placement="current")))
+    before = signal.signal(signal.SIGUSR1, handle)
+    try:
+        with pytest.raises(AlarmError):
+            next(elements)
+        assert turn.at == 0
+        assert not turn.lock.locked()
+        assert [*elements] == [*range(6)]
+    finally:
+        signal.signal(signal.SIGUSR1, before)
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGUSR2"), reason="needs signals that programs may use")
