@@ -225,7 +225,7 @@ def test_a_file_that_is_not_there_is_not_there(tmp_path: Path) -> None:
 def test_a_file_of_another_version_is_loaded_and_refused(tmp_path: Path) -> None:
     path = tmp_path / "state.json"
     save(path, edited(state_after(3), version=99))
-    with pytest.raises(ResumeError, match="the state has version 99, this asyncdata reads versions 2 to 4"):
+    with pytest.raises(ResumeError, match="the state has version 99, this asyncdata reads versions 2 to 5"):
         ad.Dataset.range(10).iterate(state=load(path))
 
 

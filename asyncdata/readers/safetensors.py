@@ -50,5 +50,6 @@ class SafetensorsDataset(Dataset[dict[str, Any]]):
         """
         method = "SafetensorsDataset"
         given = FileArguments.of(method, filenames, "", None, num_parallel_reads, storage_options, cache_dir)
-        names = names_given(method, "tensors", tensors, least=1)
+        chosen = names_given(method, "tensors", tensors, least=1)
+        names = None if chosen is None else tuple(chosen)
         super().__init__(given.plan(SafetensorsFile, SafetensorsFiles(names, given.storage), names=names))

@@ -23,6 +23,7 @@ __all__ = ("FixedFile", "FixedFiles")
 class FixedFiles(NumberedFiles):
     """Files of one layout: the number of records follows from the size, which is read once."""
 
+    counted: ClassVar = ("layout",)
     method: ClassVar = "FixedLengthRecordDataset"
 
     def __init__(self, layout: FixedLayout, storage: StorageOptions | None = None) -> None:
@@ -77,8 +78,8 @@ class FixedFile(NumberedFile):
     method: ClassVar[str] = "FixedLengthRecordDataset"
     numbered_anywhere = True
 
-    files: FixedFiles = field(kw_only=True, repr=False, metadata=PHYSICAL)
-    layout: FixedLayout = field(kw_only=True, repr=False)
+    files: FixedFiles = field(kw_only=True, repr=False)
+    layout: FixedLayout = field(kw_only=True, repr=False, metadata=PHYSICAL)
 
     @property
     def numbered(self) -> FixedFiles | None:

@@ -24,7 +24,7 @@ from asyncdata.formats.parquet_groups import (
     reading_errors,
     spans,
 )
-from asyncdata.graph.node import ELSEWHERE
+from asyncdata.graph.node import ELSEWHERE, REPLACEABLE
 from asyncdata.runtime.block import Demand
 from asyncdata.sources.numbered_files import NumberedFile
 from asyncdata.sources.parsed_files import ParsedChunk
@@ -42,8 +42,8 @@ class ParquetFile(NumberedFile):
 
     columns: Sequence[str] | None = field(default=None, kw_only=True)
     filters: Any = field(default=None, kw_only=True, repr=False, metadata=ELSEWHERE)
-    condition: str | None = field(default=None, kw_only=True, repr=False)
-    """The filters as text."""
+    condition: str | None = field(default=None, kw_only=True, repr=False, metadata=REPLACEABLE)
+    """The filters as text, which is in the label."""
 
     @property
     def recognises(self) -> bool:

@@ -132,6 +132,10 @@ PIPELINES: dict[str, Callable[[], ad.Dataset]] = {
     "sample": lambda: ad.Dataset.sample_from_datasets([R(20), R(100, 120)], [0.3, 0.7], seed=9),
     "choose": lambda: ad.Dataset.choose_from_datasets([R(20), R(100, 120)], R(2).repeat(8)),
     "saved": lambda: ad.Dataset.load(str(HERE / "saved")),
+    "fixed files": lambda: ad.FixedLengthRecordDataset([str(HERE / "a.txt"), str(HERE / "b.txt")], 4),
+    "csv files": lambda: ad.experimental.CsvDataset([str(HERE / "c.csv")] * 2, [np.int32, str]),
+    "token files": lambda: ad.TokenDataset([str(HERE / "a.txt"), str(HERE / "b.txt")], 6, dtype=np.uint8),
+    "files at once": lambda: ad.TextLineDataset([str(HERE / "a.txt"), str(HERE / "b.txt")], num_parallel_reads=2),
 }
 
 
