@@ -36,7 +36,6 @@ from asyncdata.runtime.tickets import (
     Ticket,
     WrappedTickets,
     name_of,
-    plain,
 )
 from asyncdata.sources.tfrecord import RecordFile
 from asyncdata.sources.tfrecord_random_access import IndexCache
@@ -129,9 +128,10 @@ class FileCache(Unary):
         stored, heading = self.stored_count, self.heading(self.path)
         if stored is None or heading is None:
             return self.written_first(scope, want, tickets)
-        if not {*map(name_of, tickets)} <= {heading.its_name, heading.name(self.input)}:
+        named: list[tuple[int | None, int]] = [one if isinstance(one, tuple) else (None, one) for one in tickets]
+        if not {name for name, _ in named} <= {heading.its_name, heading.name(self.input)}:
             raise self.written_again(heading.checksum is not None)
-        places: list[int] = [*map(plain, tickets)]
+        places = [place for _, place in named]
         if max(places) >= stored or self.indexes.now(self.path).count != stored + 2:
             return self.searched(scope, want, tickets)
         spots = [(self.path, place + 1) for place in places]  # the first record is the heading
@@ -258,9 +258,10 @@ class FileCache(Unary):
 
     async def counted(self, source: Blocks, heading: Header, number: int) -> Blocks:
         """Yield elements with their numbers, the first of which is `number`."""
+        named = self.numbering(heading)
         async with aclosing(source):
             async for block in source:
-                yield self.numbered(self.writable(number, block), number, heading)
+                yield numbered(self.writable(number, block), number, *named)
                 number += len(block)
 
     async def passing(self, scope: Scope, want: Demand, start: Start, number: int) -> Blocks:
@@ -270,7 +271,7 @@ class FileCache(Unary):
                 yield self.in_passing(self.writable(number, block), number)
                 number += len(block)
 
-    def in_passing(self, block: Block, first: int, _: Header | None = None) -> Block:
+    def in_passing(self, block: Block, first: int) -> Block:
         """Return a block, the first of whose elements has this number, with tickets that hold the input's position."""
         first, step = (first, 1) if self.input.in_order else (0, 0)
         tickets = ChildTickets(FIRST, block.tickets, lambda position: position)
@@ -278,13 +279,13 @@ class FileCache(Unary):
             WrappedTickets(tickets, lambda count, inner: CachePosition(first + step * count, inner).position())
         )
 
-    def numbered(self, block: Block, first: int, heading: Header) -> Block:
-        """Return a block of a file, the first of whose elements has this number."""
-        return numbered(block, first, heading.name(self.input), place_in(heading))
+    def numbering(self, heading: Header) -> tuple[int | None, CachePosition]:
+        """Return the name of the elements of a file, and the position of the first."""
+        return heading.name(self.input), place_in(heading)
 
     async def filled(self, writing: CacheWriter, scope: Scope, want: Demand, place: CachePosition) -> Blocks:
         """Yield the elements in the file, then the rest of the input, which is written."""
-        done, heading = place.done, writing.heading
+        done, heading, named = place.done, writing.heading, self.numbering(writing.heading)
         try:
             heading.check(writing.path, self.input, self.made_of)
             self.resumable(heading, place)
@@ -303,8 +304,8 @@ class FileCache(Unary):
                     block = await self.append(writing, number, made, scope)
                     first, number = number, number + len(block)
                     if number > done:
-                        numbered = self.numbered if heading.repeatable else self.in_passing
-                        yield numbered(block, first, heading).slice(max(0, done - first), len(block))
+                        out = numbered(block, first, *named) if heading.repeatable else self.in_passing(block, first)
+                        yield out.slice(max(0, done - first), len(block))
             await scope.in_thread(lambda: writing.finish(number))
         finally:
             writing.leave()
@@ -378,7 +379,7 @@ class FileCache(Unary):
     ) -> Blocks:
         """Yield the elements in a file from number `done` on, to number `count` or to its end."""
         offset, number = await scope.in_thread(lambda: self.near(path, done)) if count < 0 and done else (0, -1)
-        file = RecordFile(path, max_record_bytes=self.indexes.most)
+        file, named = RecordFile(path, max_record_bytes=self.indexes.most), self.numbering(heading)
         content = file.contents_of(scope, offset)
         async with aclosing(content), aclosing(file.parts(content, Entry(path), want, offset)) as source:
             async for found in source:
@@ -392,7 +393,7 @@ class FileCache(Unary):
                 if count >= 0:
                     part = part.slice(0, count - first)
                 if part and first + len(part) > done:
-                    yield self.numbered(part, first, heading).slice(max(0, done - first), len(part))
+                    yield numbered(part, first, *named).slice(max(0, done - first), len(part))
                 if tail or 0 <= count <= number:
                     return
         if count < 0:

@@ -29,6 +29,7 @@ from asyncdata.runtime.resharding import Resharding, named, replaying_tickets
 from asyncdata.runtime.tickets import (
     END,
     FRESH,
+    ChildTickets,
     ExplicitTickets,
     Position,
     Start,
@@ -36,6 +37,7 @@ from asyncdata.runtime.tickets import (
     Tickets,
     decode_all,
     encode_all,
+    is_named,
     natural,
     plain,
 )
@@ -143,8 +145,8 @@ def size_label(size: int, reshuffle: bool) -> str:
 class ShufflePlace:
     """A position: elements seen, the input's position, and the content of the buffer, or the rest of it if `drained`.
 
-    Where tickets are ordinals, the content of the buffer is a function of the number seen and the buffer's size, and is
-    not stored.
+    Where tickets are ordinals, or the numbers in a cache that has a `name`, the content of the buffer is a function of
+    the number seen and the buffer's size, and is not stored.
     """
 
     seen: int
@@ -152,6 +154,7 @@ class ShufflePlace:
     drained: int | None = None
     held: list[Any] | None = None
     size: int | None = None
+    name: int | None = None
 
     def position(self) -> Position:
         """Return it as JSON, without unknown fields."""
@@ -162,9 +165,14 @@ class ShufflePlace:
         if self.held is not None:
             return decode_all(self.held)
         inside = slot_contents(self.seen, self.size or 1, key)
-        if self.drained is None:
-            return inside
-        return in_order(inside, drain_order(len(inside), key)[self.drained :])
+        if self.drained is not None:
+            inside = in_order(inside, drain_order(len(inside), key)[self.drained :])
+        return named_all(inside, self.name)
+
+
+def named_all(numbers: list[int], name: int | None) -> list[Ticket]:
+    """Return the tickets of elements with these numbers in what has this name."""
+    return numbers if name is None else [(name, number) for number in numbers]
 
 
 def parse_place(position: Position) -> ShufflePlace:
@@ -340,6 +348,8 @@ class Shuffler(Step):
         self.drained: int | None = None
         self.failed = False
         self.dense = True
+        self.name: int | None = None
+        """The name of the cache that the elements come from; while `dense`, `tickets` are their numbers there."""
         self.journal: ShuffleJournal | None = None
         self.expected = 0  # elements that were held already, and come first
         self.may_grow = source.may_grow
@@ -355,7 +365,7 @@ class Shuffler(Step):
     def resume(self, position: Position) -> Start:
         place = ShufflePlace(**position)
         self.seen, self.drained = natural(place.seen), place.drained and natural(place.drained)
-        self.dense = place.held is None and place.size == self.size
+        self.dense, self.name = place.held is None and place.size == self.size, place.name
         if place.held is None:
             self.check(place)
         tickets = place.tickets(self.key)
@@ -407,7 +417,7 @@ class Shuffler(Step):
         part = block if count == len(block) else block.slice(0, count)
         content = self.content(part)
         self.held.extend(content)
-        self.tickets.extend(part.tickets)
+        self.tickets.extend(part.tickets if self.name is None or not self.dense else map(plain, part.tickets))
 
     def content(self, block: Block) -> Any:
         """Return the buffer's content for a block: elements, or places in the column buffer if all rows have one
@@ -425,11 +435,23 @@ class Shuffler(Step):
 
     def count(self, tickets: Tickets) -> None:
         """Take note of elements that come in."""
-        if self.dense and not tickets.run_from(self.seen):
+        if self.dense and not self.goes_on(tickets):
             self.dense = False
-            if not isinstance(self.tickets, list):
-                self.tickets = self.tickets.tolist()
+            self.tickets = named_all(np.asarray(self.tickets, np.int64).tolist(), self.name)
         self.seen += len(tickets)
+
+    def goes_on(self, tickets: Tickets) -> bool:
+        """Return whether tickets are the numbers that follow those that were seen, in what has the same name."""
+        if tickets.run_from(self.seen):
+            return self.name is None
+        if not is_named(tickets[0]) or (self.seen and tickets[0][0] != self.name):
+            return False
+        self.name = tickets[0][0]
+        columns = tickets.in_columns(0, len(tickets))
+        if columns is None:
+            return False
+        numbers = np.arange(self.seen, self.seen + len(tickets))
+        return np.array_equal(columns["1"], numbers) and bool((columns["0"] == self.name).all())
 
     def exchange(self, block: Block) -> Block:
         """Put each item into its slot; the item that was there comes out."""
@@ -443,8 +465,9 @@ class Shuffler(Step):
         items, tickets = swap.of(self.held, content), swap.of(self.tickets, tickets)
 
         def position(count: int) -> Position:
-            place = ShufflePlace(before + count, block.tickets.at(count), size=self.size)
-            return (place if since is None else replace(place, held=since[0].at(since[1], count), size=None)).position()
+            place = ShufflePlace(before + count, block.tickets.at(count), size=self.size, name=self.name)
+            known = {} if since is None else {"held": since[0].at(since[1], count), "size": None, "name": None}
+            return replace(place, **known).position()
 
         first = before - self.size
         return self.block(items, tickets, position, BufferOrder(self.key, MOST_PLACES, self.size), first)
@@ -474,7 +497,7 @@ class Shuffler(Step):
             if self.may_grow:
                 return ShufflePlace(seen, self.after, held=encode_all(self.before_drain(tickets[count:]))).position()
             if dense:
-                return ShufflePlace(seen, END, drained + count, size=self.size).position()
+                return ShufflePlace(seen, END, drained + count, size=self.size, name=self.name).position()
             return ShufflePlace(seen, END, drained + count, encode_all(tickets[count:])).position()
 
         yield self.block(items, tickets, position, DrainOrder(self.key, MOST_PLACES, self.size, seen), drained)
@@ -484,7 +507,7 @@ class Shuffler(Step):
         held: list[Ticket] = [0] * len(tickets)
         for place, ticket in zip(drain_order(len(tickets), self.key).tolist(), tickets, strict=True):
             held[place] = ticket
-        return held
+        return named_all(held, self.name) if self.dense else held
 
     def block(self, items: Any, tickets: Any, position: Callable[[int], Position], order: Order, first: int) -> Block:
         """Return elements, which stand in an order from a place on if their tickets are their numbers."""
@@ -493,6 +516,8 @@ class Shuffler(Step):
             listed = ExplicitTickets(cast("list[Any]", tickets), position, places=places)
         else:
             listed = ExplicitTickets(tickets.tolist(), position, tickets, places)
+        if self.dense and self.name is not None:
+            listed = ChildTickets(self.name, listed, lambda position: position)
         if self.column_buffer is not None:
             return Block.of_columns([self.column_buffer.take(np.asarray(items, np.intp))], listed)
         return Block(items, listed, self.failed and Failure in set(map(type, items)))

@@ -297,3 +297,21 @@ def test_a_mixture_of_which_part_of_the_first_window_was_delivered(tmp_path: Pat
     other = build(written_anew(path, make))
     with pytest.raises(ad.ResumeError, match="written again"):
         list(other.iterate(state=state))
+
+
+@pytest.mark.parametrize("size", [100, 5000])
+def test_the_buffer_of_a_shuffle_need_not_be_in_a_state(tmp_path: Path, size: int) -> None:
+    """It is a function of how many elements of the file came, also where another file may have others."""
+
+    def build() -> ad.Dataset[Any]:
+        numbers = ad.Dataset.from_generator(lambda: iter(range(3000)))
+        return numbers.cache(tmp_path / "kept").shuffle(size, seed=1).batch(10)
+
+    list(build())
+    with build().iterate() as batches:
+        for _ in range(50):
+            next(batches)
+        state = json.loads(json.dumps(batches.state_dict()))
+        rest = [batch.tolist() for batch in batches]
+    assert len(json.dumps(state)) < 1000
+    assert [batch.tolist() for batch in build().iterate(state=state)] == rest
