@@ -184,3 +184,27 @@ def test_never_are_elements_of_another_file_given(pipe: Pipeline, leg: Leg, agai
         assert again or not pipe.build().plan.in_order
     else:
         assert pipe.comparable(found + rest) == pipe.elements()
+
+
+@given(
+    pipe=st.one_of(pipelines(), storing()),
+    most=st.integers(0, 25),
+    before=st.sampled_from([0, 3, MOST]),
+    same=st.booleans(),
+)
+def test_a_state_of_a_later_epoch_goes_on(pipe: Pipeline, most: int, before: int, same: bool) -> None:
+    """Whatever an earlier one has left in caches, in the same dataset or in one of another process."""
+    ds = pipe.build()
+    with ds.iterate() as elements:
+        taken(elements, before)
+    with ds.iterate() as elements:
+        found = taken(elements, most)
+        state = json.loads(json.dumps(elements.state_dict()))
+    assert state["epoch"] == 1
+    other = ds if same else pipe.build()
+    found += taken(other.iterate(state=state))
+    if any(element == Failed("ResumeError") for element in found if isinstance(element, Failed)):
+        assert not other.plan.in_order
+    else:
+        assert pipe.comparable(found) == pipe.elements(1)
+        assert pipe.comparable(taken(iter(other))) == pipe.elements(2)
