@@ -30,7 +30,7 @@ from asyncdata.runtime.block import Blocks, Demand
 from asyncdata.runtime.columns import Columns
 from asyncdata.runtime.orders import Order, Ordered, Places
 from asyncdata.runtime.position_codec import pack_columns
-from asyncdata.runtime.tickets import END, Position, Start, Tickets, TicketWrapper, encode
+from asyncdata.runtime.tickets import END, Position, Start, Tickets, TicketWrapper, encode, is_named
 from asyncdata.sources.parsed_files import FileCatalog, ParsedFile
 from asyncdata.sources.random_access import IndexedSource
 from asyncdata.transforms.flat_map import FlatMap
@@ -175,11 +175,10 @@ class Permute(Unary):
         return [count, *self.known()]
 
     def known(self) -> list[Any]:
-        """Return what must be the same where a run continues: the number of elements, and the name of the first if a
-        file may be written again with others."""
-        size = self.input.cardinality
-        name = self.input.address([0])[0] if size and any(node.sealed for node in nodes_of(self.input)) else None
-        return [size] if not isinstance(name, tuple) else [size, encode(name)]
+        """Return what must be the same where a run continues: the number of elements, and the first ticket of each file
+        that may be written again with others."""
+        first = [node.address([0])[0] for node in nodes_of(self.input) if node.sealed]
+        return [self.input.cardinality, *map(encode, filter(is_named, first))]
 
     def stage(self) -> Rerun:
         return Rerun(self.blocks, waits=False)
