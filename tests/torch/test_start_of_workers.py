@@ -44,15 +44,24 @@ for init in (installed.init, own.init):
     assert [batch.tolist() for batch in loader] == [[0, 1], [2, 3], [4, 5]]
 """
 
+PARTS = """
+import sys, parts.one
+value = parts.one.value
+if "forkserver" in sys.orig_argv[-1] and __import__("multiprocessing").parent_process() is None:
+    raise ImportError("not in the server")
+"""
+"""A package that fails when a module in it was imported."""
+
 THREAD = "threading.Thread(target=threading.Event().wait, daemon=not in_server).start()"
 FAILURE = "assert not in_server"
+MISSING = "import parts"
 KILLED = "if in_server: os.kill(os.getpid(), 9)"
 
 
 @pytest.mark.parametrize(
     ("more", "count"),
-    first_by_default([("", 2), (THREAD, 6), (FAILURE, 6), (KILLED, 6)]),
-    ids=["shared", "thread", "failure", "killed"],
+    first_by_default([("", 2), (THREAD, 6), (MISSING, 6), (FAILURE, 6), (KILLED, 6)]),
+    ids=["shared", "thread", "missing", "failure", "killed"],
 )
 def test_modules_that_workers_need_are_imported_once_unless_a_server_cannot(
     more: str, count: int, tmp_path: Path
@@ -64,6 +73,9 @@ def test_modules_that_workers_need_are_imported_once_unless_a_server_cannot(
         (folder / "beside.py").write_text(f"WHERE = {folder.name!r}")
     (scripts / "beside.py").unlink()
     (packages / "installed.py").write_text(INSTALLED + more)
+    (packages / "parts").mkdir()
+    (packages / "parts" / "__init__.py").write_text(PARTS)
+    (packages / "parts" / "one.py").write_text("value = 1")
     (scripts / "own.py").write_text("from installed import init as theirs\ndef init(worker):\n    theirs(worker)\n")
     (scripts / "train.py").write_text(PROGRAM)
     imports = tmp_path / "imports"
