@@ -125,13 +125,14 @@ class InFlightWindow:
         to keep workers busy. `complete` elements are those of the batches that are made at once, each by one worker; 0
         if the budget is too small for so many.
         """
-        least, rows = 2 * self.workers.count, self.rows or 0
-        wanted, batches = self.wanted(), self.wanted_batches()
+        least, rows, group = 2 * self.workers.count, self.rows or 0, self.workers.pace.group
+        wanted = min(least * group, max(least, MOST_HELD)) if self.known else least  # keep the workers busy
+        batches = self.wanted_batches()
         fits = self.reserve(wanted, batches) if self.load else True
         most = self.most if self.workers.tuned else max(self.most, least)
         self.complete = batches * rows if fits and self.most >= batches * rows else 0
         self.bound = max(min(wanted, most), self.complete)
-        share = max(1, min(self.workers.pace.group, self.bound // least))
+        share = max(1, min(group, self.bound // least))
         if rows:
             share = share - share % rows if share >= rows else rows if self.complete else share
         self.share = share
@@ -150,11 +151,6 @@ class InFlightWindow:
             claimed = self.budget_share.claim(space, self.load)
         self.most = max(1, min(claimed, max(self.most_bytes, batches * batch if fits else 0)) // self.load)
         return fits
-
-    def wanted(self) -> int:
-        """Return how many elements in flight keep the workers busy."""
-        groups = 2 * self.workers.count
-        return min(groups * self.workers.pace.group, max(groups, MOST_HELD)) if self.known else groups
 
     def wanted_batches(self) -> int:
         """Return how many batches should be made at once; 0 if workers should not make complete batches.
