@@ -27,10 +27,10 @@ def modules_to_import() -> list[str]:
 
 
 def has_failed(modules: list[str]) -> bool:
-    """Return whether an installed module, behind `preload_begins`, was not imported."""
+    """Return whether an installed module, behind `preload_begins`, was not imported, or a package that it is in."""
     begin = f"{__package__}.preload_begins"
-    installed = modules[modules.index(begin) :] if begin in modules else []
-    return any(name not in sys.modules for name in installed)
+    installed = [name.split(".") for name in (modules[modules.index(begin) :] if begin in modules else [])]
+    return any(".".join(parts[: count + 1]) not in sys.modules for parts in installed for count in range(len(parts)))
 
 
 if unexpected_threads() > BEFORE or has_failed(modules_to_import()):
