@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, Never, TypedDict, TypeV
 import numpy as np
 import numpy.typing as npt
 
-from asyncdata.elements.element_types import NamedTupleLike, OfDtype, Scalar, Several, T_co, WithoutParts
+from asyncdata.elements.element_types import NamedTupleLike, OfDtype, Scalar, T_co, WithoutParts
 from asyncdata.elements.validation import check_choice, check_flag
 from asyncdata.graph.node import Node, check_count, check_parallel
 from asyncdata.transformation_arguments import answering
@@ -81,11 +81,18 @@ class Grouping(Generic[T_co]):
     ) -> Dataset[Any]: ...
     @overload
     def batch(
-        self: Grouping[Several],
+        self: Grouping[tuple[Any, Any]],
         batch_size: int,
         drop_remainder: bool = False,
         **options: Unpack[BatchOptions],
-    ) -> Dataset[Several]: ...
+    ) -> Dataset[tuple[Any, Any]]: ...
+    @overload
+    def batch(
+        self: Grouping[tuple[Any, Any, Any]],
+        batch_size: int,
+        drop_remainder: bool = False,
+        **options: Unpack[BatchOptions],
+    ) -> Dataset[tuple[Any, Any, Any]]: ...
     @overload
     def batch(
         self: Grouping[dict[K, Any]],
@@ -206,7 +213,9 @@ class Grouping(Generic[T_co]):
     @overload
     def unbatch(self: Grouping[NamedTupleLike]) -> Dataset[Any]: ...
     @overload
-    def unbatch(self: Grouping[Several]) -> Dataset[Several]: ...
+    def unbatch(self: Grouping[tuple[Any, Any]]) -> Dataset[tuple[Any, Any]]: ...
+    @overload
+    def unbatch(self: Grouping[tuple[Any, Any, Any]]) -> Dataset[tuple[Any, Any, Any]]: ...
     @overload
     def unbatch(self: Grouping[dict[K, Any]]) -> Dataset[dict[K, Any]]: ...
     @overload
@@ -243,8 +252,12 @@ class Grouping(Generic[T_co]):
     ) -> Dataset[Any]: ...
     @overload
     def rebatch(
-        self: Grouping[Several], batch_size: int | Sequence[int], drop_remainder: bool = False
-    ) -> Dataset[Several]: ...
+        self: Grouping[tuple[Any, Any]], batch_size: int | Sequence[int], drop_remainder: bool = False
+    ) -> Dataset[tuple[Any, Any]]: ...
+    @overload
+    def rebatch(
+        self: Grouping[tuple[Any, Any, Any]], batch_size: int | Sequence[int], drop_remainder: bool = False
+    ) -> Dataset[tuple[Any, Any, Any]]: ...
     @overload
     def rebatch(
         self: Grouping[dict[K, Any]], batch_size: int | Sequence[int], drop_remainder: bool = False
@@ -291,12 +304,20 @@ class Grouping(Generic[T_co]):
     ) -> Dataset[Any]: ...
     @overload
     def window(
-        self: Grouping[Several],
+        self: Grouping[tuple[Any, Any]],
         size: int,
         shift: int | None = None,
         stride: int = 1,
         drop_remainder: bool = False,
-    ) -> Dataset[Several]: ...
+    ) -> Dataset[tuple[Any, Any]]: ...
+    @overload
+    def window(
+        self: Grouping[tuple[Any, Any, Any]],
+        size: int,
+        shift: int | None = None,
+        stride: int = 1,
+        drop_remainder: bool = False,
+    ) -> Dataset[tuple[Any, Any, Any]]: ...
     @overload
     def window(
         self: Grouping[dict[K, Any]],

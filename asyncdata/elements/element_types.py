@@ -7,7 +7,7 @@ from typing import Any, Protocol, TypeAlias, TypeVar, TypeVarTuple
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ("Leaf", "NamedTupleLike", "Numbers", "OfDtype", "Parts", "Scalar", "Several", "T_co", "WithoutParts")
+__all__ = ("Leaf", "NamedTupleLike", "Numbers", "OfDtype", "Parts", "Scalar", "T_co", "WithoutParts")
 
 Numbers: TypeAlias = npt.NDArray[np.number[Any] | np.bool_]
 """Arrays of which PyTorch has tensors."""
@@ -23,9 +23,6 @@ T_co = TypeVar("T_co", covariant=True)
 
 Parts = TypeVarTuple("Parts")
 """The parts of an element that is a tuple: a function gets each as an argument."""
-
-Several = TypeVar("Several", tuple[Any, Any], tuple[Any, Any, Any])
-"""An element that is a tuple of two or three parts, of which others may be of other types."""
 
 Scalar = TypeVar("Scalar", bound=Kept)
 
