@@ -12,7 +12,15 @@ from collections.abc import Iterator
 from types import FrameType
 from typing import Any, Final
 
-__all__ = ("batches_ahead", "epoch_to_begin", "is_within_epoch", "reloaded_epoch", "was_last_batch")
+__all__ = (
+    "batches_ahead",
+    "caller_of",
+    "epoch_to_begin",
+    "is_within_epoch",
+    "reads_ahead",
+    "reloaded_epoch",
+    "was_last_batch",
+)
 
 PACKAGES: Final = ("pytorch_lightning", "lightning")
 
@@ -22,6 +30,14 @@ def batches_ahead(frame: FrameType | None) -> int:
     for caller in callers(frame):
         if hasattr(caller, "_data_fetcher"):
             return len(getattr(getattr(caller, "_data_fetcher"), "batches", ()))  # noqa: B009
+    return 0
+
+
+def reads_ahead(frame: FrameType | None) -> int:
+    """Return how many batches the loop that asks for a batch reads ahead; 0 if the frame belongs to no such loop."""
+    for caller in callers(frame):
+        if hasattr(caller, "prefetch_batches"):
+            return caller.prefetch_batches if caller.length is None else 0
     return 0
 
 
@@ -53,6 +69,11 @@ def is_within_epoch(frame: FrameType | None) -> bool:
 def fit_loops(frame: FrameType | None) -> Iterator[Any]:
     """Yield the training loops of Lightning among the callers."""
     return (caller for caller in callers(frame) if hasattr(caller, "epoch_progress") and hasattr(caller, "epoch_loop"))
+
+
+def caller_of(frame: FrameType | None) -> FrameType | None:
+    """Return the frame that has called this one."""
+    return None if frame is None else frame.f_back
 
 
 def callers(frame: FrameType | None) -> Iterator[Any]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from inspect import currentframe
-from types import FrameType
 from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar, overload
 
 from asyncdata.graph.node import check_count
@@ -12,6 +11,7 @@ from asyncdata.integrations.even_steps import EvenSteps, agreed_epoch
 from asyncdata.integrations.gather_state import gathered_state, own_state
 from asyncdata.integrations.lightning import (
     batches_ahead,
+    caller_of,
     epoch_to_begin,
     is_within_epoch,
     reloaded_epoch,
@@ -442,10 +442,6 @@ def refuse_of_torch(arguments: Mapping[str, object]) -> None:
             f"loader({name}=) is DataLoader's; a pipeline has {instead}. Or keep your dataset and its arguments, with "
             "from asyncdata.torch import DataLoader"
         )
-
-
-def caller_of(frame: FrameType | None) -> FrameType | None:
-    return None if frame is None else frame.f_back
 
 
 def is_end(state: Mapping[str, Any], cardinality: int) -> bool:

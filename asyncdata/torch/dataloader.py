@@ -161,7 +161,8 @@ class DataLoader(Base, Generic[T]):
         return 0 if self._latest is None else self._latest.epoch + 1
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the position as JSON values. The batch that the loop received last counts as trained."""
+        """Return the position as JSON values. The batch that the loop received last counts as trained, but for one that
+        Lightning has read ahead."""
         if self._loaded is not None:
             return dict(self._loaded)
         return state_before_first(self) if self._latest is None else self._latest.state_dict()

@@ -7,6 +7,7 @@ import weakref
 from collections import deque
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
+from inspect import currentframe
 from itertools import count as counting
 from typing import Any, Final, Generic, Self, TypeVar, cast
 
@@ -16,6 +17,7 @@ from asyncdata.executors.group_work import GroupWork
 from asyncdata.executors.process.imports import installed_modules
 from asyncdata.executors.process.pool import SharedFunction
 from asyncdata.executors.process.workers import held_by
+from asyncdata.integrations.lightning import caller_of, reads_ahead
 from asyncdata.persistence.run_log import Occasion
 from asyncdata.statistics.statistics import Statistics
 from asyncdata.torch.device_copies import DeviceCopies, DeviceCopy
@@ -63,6 +65,8 @@ class Epoch(Generic[T]):
         self.epoch = number
         self.given = 0
         self.ended = False
+        self.before = deque[dict[str, Any]](maxlen=1)
+        """The states before the batches that were given last, as many as Lightning reads ahead until the last one."""
         ahead = loader.num_workers * (loader.prefetch_factor or 0)
         self.meter = EpochMeter(type(loader.index_sampler).__name__, loader.num_workers, ahead)
         self.copies = None if loader.device is None else DeviceCopies(loader.device)
@@ -115,6 +119,7 @@ class Epoch(Generic[T]):
             self.unread, self.loaded = False, self.loader.epoch_loaded_since(self)
         if self.loaded is not None:
             return next(self.loaded)
+        self.keep_state(reads_ahead(caller_of(currentframe())))
         try:
             with self.meter.times, profiled(self):
                 if self.copies is not None:
@@ -130,6 +135,13 @@ class Epoch(Generic[T]):
         except Exception as error:
             self.meter.times.raises(error)
             raise
+
+    def keep_state(self, ahead: int) -> None:
+        """Keep the state before the next batch, if the loop reads so many ahead, which have no part in its states."""
+        if ahead:
+            if self.before.maxlen != ahead:
+                self.before = deque(self.before, ahead)
+            self.before.append(self.present_state())
 
     def check_sampler(self) -> None:
         """Raise if a sampler that is its own iterator is empty in a later epoch."""
@@ -161,10 +173,14 @@ class Epoch(Generic[T]):
         return 0
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the position behind the batch that was given last."""
+        """Return the position behind the batch that was given last, without those that Lightning has read ahead."""
         if self.loaded is not None:
             return self.loaded.state_dict()
         self.record("state")
+        return self.before[0] if self.before and not self.ended else self.present_state()
+
+    def present_state(self) -> dict[str, Any]:
+        """Return the position behind the batch that was given last."""
         own = {"begun": True, "ended": self.ended, "given": self.given, **self.state()}
         own |= {"run": self.log.ids} if self.log is not None and self.log.ids else {}
         return {**header(self.loader, self.epoch), **own, **self.indices.state(self.ended, self.not_given)}

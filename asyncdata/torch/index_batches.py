@@ -12,7 +12,7 @@ from zlib import crc32
 
 from asyncdata.errors import ResumeError
 from asyncdata.runtime.state_values import from_json_value, to_json_value
-from asyncdata.torch.generators import snapshot
+from asyncdata.torch.generators import Snapshot, snapshot
 from asyncdata.torch.internals import BaseSampler, torch
 from asyncdata.torch.sampler_attributes import checksum
 from asyncdata.torch.sampler_state import SamplerState
@@ -86,8 +86,15 @@ class IndexBatches:
             self.seed = int(drawn.item())
         if seed is not None or loader.num_workers:
             self.batches = iter(self.sampler)
+        self.begun = snapshot(self.source.generators)
+        self.first: Snapshot | None = None
+        """The generators before the first batch, if others have drawn from them since the epoch was begun, such as
+        another loader that is read by turns: a random sampler draws its seed then."""
 
     def __next__(self) -> Any:
+        if not self.taken and not self.exhausted:
+            before = snapshot(self.source.generators)
+            self.first = None if before == self.begun else before
         try:
             index = next(self.batches)
         except StopIteration:
@@ -108,6 +115,8 @@ class IndexBatches:
         A sampler with a state of its own may not give them again, but those behind them, as in torchdata.
         """
         kept: dict[int, Any] = {}
+        if "first" in saved:
+            self.source.set_generators({name: [state] for name, state in saved["first"].items()}, 0)
         for number in range(saved["taken"]):
             index = next(self, None)
             if number in keep:
@@ -153,6 +162,7 @@ class IndexBatches:
             "generators": both,
             **(self.source.state() if ended else self.sampler_start),
             **({} if ended else self.moved(not_given)),
+            **({} if ended or self.first is None else {"first": self.first}),
             "seed": self.seed,
             "drew": self.drew,
             "taken": self.taken,

@@ -181,6 +181,25 @@ def test_it_resumes_with_another_number_of_workers_if_they_drew_no_random_number
     assert [batch.tolist() for batch in other] == [[4, 5], [6, 7], [8, 9], [10]]
 
 
+def test_loaders_that_are_read_by_turns_resume() -> None:
+    """A random sampler draws its seed at its first batch, when the others have begun, too."""
+
+    def make() -> list[DataLoader[Any]]:
+        return [DataLoader(Noisy(), 2, shuffle=True), DataLoader(Noisy(), 3, shuffle=True)]
+
+    seed()
+    loaders, found = make(), list[str]()
+    states = [
+        [saved(one) for one in loaders] for batches in zip(*loaders, strict=False) if not found.append(repr(batches))
+    ]
+    for count, state in enumerate(states, 1):
+        seed(9)
+        loaders = make()
+        for loader, one in zip(loaders, state, strict=True):
+            loader.load_state_dict(one)
+        assert [*map(repr, zip(*loaders, strict=False))] == found[count:]
+
+
 class Endless(DataLoader[Any]):
     """Reads all epochs from one iterator, which it makes at once."""
 

@@ -12,7 +12,7 @@ from torch.utils.data import DataLoader as TorchLoader
 
 from asyncdata import ResumeError
 from asyncdata.torch import DataLoader
-from tests.torch.datasets import Numbers, seed
+from tests.torch.datasets import Numbers, Stream, seed
 
 pytestmark = [pytest.mark.integrations, pytest.mark.filterwarnings("ignore")]
 
@@ -52,6 +52,21 @@ def test_lightning_resumes_at_the_batch(tmp_path: Path) -> None:
         seed(9)
         found += lightning_batches(DataLoader(Numbers(), 2, shuffle=True), 14, tmp_path, load=True)
         assert found == whole, stop
+
+
+def as_tensor(samples: list[Any]) -> torch.Tensor:
+    return torch.tensor([sample[0] for sample in samples])
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_lightning_resumes_a_stream_of_which_it_reads_a_batch_ahead(workers: int, tmp_path: Path) -> None:
+    def batches(steps: int, **how: bool) -> list[list[int]]:
+        loader = DataLoader[Any](Stream(), 2, num_workers=workers, collate_fn=as_tensor)
+        return lightning_batches(loader, steps, tmp_path, **how)
+
+    whole = batches(16)
+    for stop in (2, 7, 9):
+        assert batches(stop, save=True) + batches(16, load=True) == whole, stop
 
 
 def test_accelerate_prepares_it_as_pytorchs_own() -> None:
