@@ -322,4 +322,4 @@ def returns_none(fn: Any) -> bool:
         return False
     returned = [before for before, one in pairs if one.opname == "RETURN_VALUE"]
     returned += [one for _, one in pairs if one.opname == "RETURN_CONST"]
-    return bool(returned) and all(one.opcode in dis.hasconst and one.argval is None for one in returned)
+    return bool(returned) and all("CONST" in one.opname and one.argval is None for one in returned)
