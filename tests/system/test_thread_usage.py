@@ -18,11 +18,10 @@ def test_what_was_computed_is_told_and_each_pause() -> None:
     before = ThreadUsage.now()
     while time.thread_time() - before.cpu < 0.01:
         pass
-    time.sleep(0.001)
-    used = before.since(1)
+    while (used := before.since(1)).pauses < 1:
+        time.sleep(0.001)  # may be over before the thread, which others kept from a core, has given that up
     assert used.cpu >= 0.01
     assert used.queued >= 0
-    assert used.pauses >= 1
 
 
 def test_where_the_system_does_not_tell_each_call_has_paused(monkeypatch: pytest.MonkeyPatch) -> None:
