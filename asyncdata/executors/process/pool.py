@@ -430,10 +430,16 @@ class WorkerPool:
 
     @contextmanager
     def patience(self, end: Callable[[WorkerProcess], None]) -> Generator[None]:
-        """End the processes that there still are in two seconds."""
+        """End the processes that there still are in two seconds; at once if the interpreter starts no more threads, as
+        Python 3.12.1 at its end."""
         timer = threading.Timer(END_TIMEOUT, each, (self.context.started, end))
         timer.daemon = True
-        start_thread(timer)
+        try:
+            start_thread(timer)
+        except RuntimeError:
+            each(self.context.started, end)
+            yield
+            return
         try:
             yield
         finally:

@@ -404,9 +404,21 @@ if __name__ == "__main__":
 """
 
 
-def test_a_thread_that_reads_when_the_main_thread_ends_is_told() -> None:
-    """`concurrent.futures` takes no more work then."""
-    done = subprocess.run([sys.executable, "-c", STILL_READS], capture_output=True, text=True, timeout=60, check=False)
+NO_TIMER = """
+import threading
+
+def refuse(timer):
+    raise RuntimeError("can't create new thread at interpreter shutdown")
+
+threading.Timer.start = refuse
+"""
+
+
+@pytest.mark.parametrize("before", ["", NO_TIMER], ids=["", "no timer"])
+def test_a_thread_that_reads_when_the_main_thread_ends_is_told(before: str) -> None:
+    """`concurrent.futures` takes no more work then, and Python 3.12.1 starts no threads."""
+    command = [sys.executable, "-c", before + STILL_READS]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("True the worker processes were ended before the end of the data")
 
