@@ -22,7 +22,7 @@ from asyncdata.executors.function_wrappers import MAINS
 from asyncdata.torch.generators import Snapshot, generators_in
 from asyncdata.torch.internals import collate_functions, take_collate_functions, torch
 
-__all__ = ("ProcessSettings", "is_own")
+__all__ = ("Modes", "ProcessSettings", "is_own")
 
 log = logging.getLogger("asyncdata")
 
@@ -45,19 +45,33 @@ MOST: Final = 1000
 """A global with more values than this is data, not a setting."""
 
 
+class Modes:
+    """The modes of PyTorch and NumPy in this thread, in which several loaders may want to be different."""
+
+    def __init__(self) -> None:
+        self.dtype = torch.get_default_dtype()
+        self.gradients: bool = torch.is_grad_enabled()
+        self.deterministic: bool = torch.are_deterministic_algorithms_enabled()
+        self.errors = np.geterr()
+
+    def set(self) -> None:
+        """Set the modes of this thread to these."""
+        np.seterr(**cast("Any", self.errors))
+        torch.set_default_dtype(self.dtype)
+        torch.set_grad_enabled(self.gradients)
+        if torch.are_deterministic_algorithms_enabled() != self.deterministic:  # setting it imports a compiler
+            torch.use_deterministic_algorithms(self.deterministic)
+
+
 class ProcessSettings:
     """The settings of this process. Where it is unpickled, it sets the environment and `sys.path` at once, before the
-    modules are imported that the rest needs; `apply` sets the others, and `apply_modes` those of PyTorch that several
-    loaders may want to be different."""
+    modules are imported that the rest needs; `apply` sets the others, but for `modes`."""
 
     def __init__(self) -> None:
         self.process = os.getpid()
         self.environment = {name: value for name, value in os.environ.items() if not name.endswith(OF_WORKERS)}
         self.path = [*sys.path]
-        self.dtype = torch.get_default_dtype()
-        self.gradients: bool = torch.is_grad_enabled()
-        self.deterministic: bool = torch.are_deterministic_algorithms_enabled()
-        self.errors = np.geterr()
+        self.modes = Modes()
         self.collate = collate_functions()
         self.libraries = {
             (module, name): getattr(sys.modules[module], name) for module, name in OF_LIBRARIES if module in sys.modules
@@ -75,7 +89,6 @@ class ProcessSettings:
         """Set this process as the other one was."""
         if self.process == os.getpid():
             return
-        np.seterr(**cast("Any", self.errors))
         take_collate_functions(self.collate)
         for (module, name), value in self.libraries.items():
             if module in sys.modules or value != OF_LIBRARIES[module, name]:
@@ -102,14 +115,6 @@ class ProcessSettings:
                         generator.set(found[name])
                 except ValueError as error:
                     log.warning("%s.%s draws other numbers in workers than in the program: %s", module, name, error)
-
-    def apply_modes(self) -> None:
-        """Set PyTorch's modes as they were in the other process."""
-        if self.process != os.getpid():
-            torch.set_default_dtype(self.dtype)
-            torch.set_grad_enabled(self.gradients)
-            if torch.are_deterministic_algorithms_enabled() != self.deterministic:  # setting it imports a compiler
-                torch.use_deterministic_algorithms(self.deterministic)
 
 
 def states_of(generators: Mapping[str, Any]) -> Snapshot:

@@ -33,7 +33,7 @@ from asyncdata.torch.internals import (
     without_overrides,
     worker_info,
 )
-from asyncdata.torch.process_settings import ProcessSettings
+from asyncdata.torch.process_settings import Modes, ProcessSettings
 
 __all__ = (
     "ENDED",
@@ -246,6 +246,7 @@ class StandIn:
         run = self.runs.setdefault(request.worker, WorkerRun(self.setup))
         settings = self.setup.settings
         own, modules, threads = global_states(), settings.generator_states(), torch.get_num_threads()
+        modes = Modes()
         torch.set_num_threads(1)  # as workers have; more would wait for cores on which the workers start
         try:
             reply = run.fetch(request)
@@ -254,6 +255,7 @@ class StandIn:
             raise
         finally:
             torch.set_num_threads(threads)
+            modes.set()
             run.states = global_states()
             ACTIVE.clear()
             set_global_states(own)
@@ -319,7 +321,7 @@ class WorkerRun:
             set_global_states(self.states)
             self.setup.settings.set_generators(self.modules)
         set_worker_info(self.info)
-        self.setup.settings.apply_modes()
+        self.setup.settings.modes.set()
 
     def begin(self, worker: int) -> None:
         """Take the settings of the loader's process, seed the generators, and call `worker_init_fn`."""

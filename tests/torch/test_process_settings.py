@@ -17,7 +17,7 @@ from torch.utils.data._utils import collate
 
 from asyncdata.torch import DataLoader
 from asyncdata.torch.generators import generators_of
-from asyncdata.torch.process_settings import MOST, ProcessSettings, count_of, set_globals, settings_of
+from asyncdata.torch.process_settings import MOST, Modes, ProcessSettings, count_of, set_globals, settings_of
 from tests.torch import settings
 from tests.torch.datasets import Sample, started
 
@@ -64,8 +64,11 @@ def test_workers_have_the_settings_of_the_program_in_each_epoch(monkeypatch: pyt
     assert [{**one, "path": False} for one in again] == told(0)
 
 
-def test_loaders_that_share_a_worker_have_their_own_modes() -> None:
-    started(1)
+@pytest.mark.parametrize("begun_before", [False, True], ids=["first batches here", "worker begun"])
+def test_loaders_that_share_a_worker_have_their_own_modes(begun_before: bool) -> None:
+    """Also in the first batches, which this process makes while its worker starts."""
+    if begun_before:
+        started(1)
 
     def begun() -> Iterator[Any]:
         return iter(DataLoader[Any](settings.Told(), None, num_workers=1, prefetch_factor=1))
@@ -75,6 +78,7 @@ def test_loaders_that_share_a_worker_have_their_own_modes() -> None:
         second = begun()
     found = [(one["gradients"], other["gradients"]) for one, other in zip(first, second, strict=True)]
     assert found == [(True, False)] * 4
+    assert torch.is_grad_enabled()
 
 
 def collate_samples(samples: list[Sample], *, collate_fn_map: Any = None) -> list[int]:
@@ -132,12 +136,11 @@ def test_globals_that_are_equal_or_can_be_changed_stay_the_same_objects() -> Non
 
 def test_a_mode_that_a_worker_has_is_not_set_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """To set the deterministic one imports PyTorch's compiler, which takes 130 MB in each worker."""
-    given = ProcessSettings()
-    given.process = -1
+    given = Modes()
     monkeypatch.setattr(torch, "use_deterministic_algorithms", set_modes := list[bool]().append)
-    given.apply_modes()
+    given.set()
     given.deterministic = True
-    given.apply_modes()
+    given.set()
     assert set_modes.__self__ == [True]
 
 
