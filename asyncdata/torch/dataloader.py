@@ -20,12 +20,13 @@ from asyncdata.statistics.statistics import Statistics
 from asyncdata.statistics.table import memory
 from asyncdata.torch.epoch import VERSION, Epoch, InlineEpoch, WorkerEpoch, position_from_json, state_before_first
 from asyncdata.torch.epoch_meter import EpochMeter
+from asyncdata.torch.held_generators import HeldGenerators
 from asyncdata.torch.index_batches import BatchSampler
 from asyncdata.torch.internals import Base, base_fields, check_supported, pinned, pins
 from asyncdata.torch.sampler_state import SamplerState, attributes_of, is_within
 from asyncdata.torch.torchdata_states import is_of_torchdata, state_of_torchdata
 from asyncdata.torch.worker_process import LoaderWorker, workers_of
-from asyncdata.torch.worker_run import RunSetup, WorkerPosition
+from asyncdata.torch.worker_run import RunSetup, WorkerPosition, held_generators
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar  # type checkers have it; typing's takes a default from Python 3.13 on
@@ -113,6 +114,8 @@ class DataLoader(Base, Generic[T]):
         self._latest: Epoch[T] | None = None
         self._loaded: Mapping[str, Any] | None = None
         self._skipped = 0
+        self.held: HeldGenerators | None = None
+        """The generators that the dataset holds, without workers."""
         self.loaded_sampler: SamplerState | None = None
         """The sampler, if a state between epochs was loaded."""
         self.sampler_attributes = attributes_of(self.index_sampler, dataset)
@@ -147,7 +150,8 @@ class DataLoader(Base, Generic[T]):
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what a copy has, such as one in a worker whose `collate_fn` is a method of the loader: no epoch."""
-        return {**self.__dict__, "_workers": None, "_setup": None, "_latest": None, "loaded_sampler": None}
+        here = ("_workers", "_setup", "_latest", "loaded_sampler", "held")
+        return {**self.__dict__, **dict.fromkeys(here)}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -189,6 +193,15 @@ class DataLoader(Base, Generic[T]):
         if not is_within(loaded) and not loaded["lost"]:
             self.loaded_sampler = SamplerState(self)
             self.loaded_sampler.load_between(loaded)
+            self._load_held(loaded)
+
+    def _load_held(self, loaded: Mapping[str, Any]) -> None:
+        """Set the generators that the dataset holds to a state between epochs."""
+        if self.num_workers or loaded["num_workers"] or "positions" not in loaded:
+            return
+        self.held = self.held or held_generators(self)
+        if self.held is not None:
+            self.held.set(position_from_json(loaded["positions"][0]).held)
 
     def explain(self) -> Explanation:
         """Return the steps of the loader, a text and a picture with the measurements of the latest epoch.
@@ -278,7 +291,7 @@ class DataLoader(Base, Generic[T]):
             ended = before.latest if isinstance(before, WorkerEpoch) else []
         else:
             ended = [position_from_json(one) for one in saved["positions"]] if saved["ended"] else []
-        return [WorkerPosition(0, one.states) for one in ended] or [WorkerPosition()] * self.num_workers
+        return [WorkerPosition(0, one.states, held=one.held) for one in ended] or [WorkerPosition()] * self.num_workers
 
     def workers(self) -> list[LoaderWorker]:
         """Return the worker processes, which stay; other loaders use the same ones, unless the user sets these up, or

@@ -23,7 +23,8 @@ from asyncdata.statistics.statistics import Statistics
 from asyncdata.torch.device_copies import DeviceCopies, DeviceCopy
 from asyncdata.torch.epoch_log import EpochLog
 from asyncdata.torch.epoch_meter import EpochMeter
-from asyncdata.torch.generators import states_from_json, states_to_json
+from asyncdata.torch.generators import Snapshot, states_from_json, states_to_json
+from asyncdata.torch.held_generators import HeldGenerators
 from asyncdata.torch.held_state import MOST_STATE
 from asyncdata.torch.index_batches import IndexBatches, unread
 from asyncdata.torch.internals import is_iterable, profiled
@@ -40,6 +41,7 @@ from asyncdata.torch.worker_run import (
     begins_later,
     digest_of,
     fetcher_of,
+    held_generators,
     read_again,
     stream_state,
 )
@@ -207,6 +209,12 @@ class InlineEpoch(Epoch[T]):
         self.waiting = dict[int, Any]()
         """The indices that workers had been asked for, and had not given, when a state was saved, by number."""
         position = [*([] if saved is None else positions_of(saved, loader)), WorkerPosition()][0]
+        if loader.held is None:
+            loader.held = held_generators(loader)
+        held: HeldGenerators | None = loader.held
+        if saved is not None and held is not None and is_iterable(loader.kind):
+            held.set(position.held)
+        self.held_start = None if held is None else held.changed()
         self.fetcher = fetcher_of(loader, position.stream)
         self.begun_at = [position.stream] if begins_later(self.fetcher) else []
         """Where the dataset began, while nothing was read: its own state may still be that behind an earlier epoch."""
@@ -216,6 +224,16 @@ class InlineEpoch(Epoch[T]):
         if is_iterable(loader.kind) and position.stream is None and position.turn:
             read_again(self.fetcher, next(iter(loader.index_sampler)), position)
         self.waiting = self.indices.take_again(saved, {number for number, _ in saved["waiting"]})
+        if held is not None and (position.stream is not None or not is_iterable(loader.kind)):
+            held.set(position.held)
+
+    def held_states(self, stream: str | ResumeError | None) -> Snapshot | None:
+        """Return the states of the generators that the dataset holds, as a position has them."""
+        held: HeldGenerators | None = self.loader.held
+        if held is None or (is_iterable(self.loader.kind) and stream is None and not self.ended):
+            return self.held_start
+        held.find()
+        return held.changed()
 
     def batch(self) -> Any:
         number = next(iter(self.waiting), self.indices.taken)
@@ -250,7 +268,7 @@ class InlineEpoch(Epoch[T]):
 
     def state(self) -> dict[str, Any]:
         stream = self.begun_at[0] if self.begun_at else stream_state(self.fetcher)
-        position = WorkerPosition(self.given, None, None, stream, self.digest)
+        position = WorkerPosition(self.given, None, None, stream, self.digest, self.held_states(stream))
         return {"positions": [position_to_json(position)], "waiting": [[number, 0] for number in self.waiting]}
 
     @property
@@ -481,7 +499,7 @@ def prepared(setup: RunSetup, loader: Any) -> tuple[SharedFunction, StandIn | No
 def positions_of(saved: Mapping[str, Any], loader: Any) -> list[WorkerPosition]:
     """Return the positions of the workers in a state; `ResumeError` if they are of no use to another number of them."""
     positions = [position_from_json(one) for one in saved["positions"]]
-    count, bound = loader.num_workers, any(one.states or one.stream for one in positions)
+    count, bound = loader.num_workers, any(one.states or one.stream or one.held for one in positions)
     if saved["num_workers"] != count and (is_iterable(loader.kind) or bound):
         raise ResumeError(
             f"the state was saved with num_workers={saved['num_workers']}, and its position depends on each of them: "
@@ -495,11 +513,11 @@ def position_to_json(position: WorkerPosition) -> list[Any]:
     if isinstance(position.stream, ResumeError):
         raise position.stream
     states, start = [None if one is None else states_to_json(one) for one in (position.states, position.start)]
-    return [position.turn, states, start, position.stream, position.digest]
+    return [position.turn, states, start, position.stream, position.digest, position.held]
 
 
 def position_from_json(saved: list[Any]) -> WorkerPosition:
     """Return a position from JSON values."""
-    turn, *both, stream, digest = saved
-    states, start = [None if one is None else states_from_json(one) for one in both]
-    return WorkerPosition(turn, states, start, stream, digest)
+    turn, states, start, stream, digest, *held = saved
+    both = [None if one is None else states_from_json(one) for one in (states, start)]
+    return WorkerPosition(turn, both[0], both[1], stream, digest, *held)

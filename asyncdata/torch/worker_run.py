@@ -23,6 +23,7 @@ from asyncdata.sources.hugging_face_streams import begin_again, forgets_its_buff
 from asyncdata.sources.stateful import Stateful, takes_others
 from asyncdata.torch.collation import stacking_in_place
 from asyncdata.torch.generators import GlobalStates, Snapshot, global_states, mark_of_globals, set_global_states
+from asyncdata.torch.held_generators import HeldGenerators
 from asyncdata.torch.held_state import digest_of_state
 from asyncdata.torch.internals import (
     is_iterable,
@@ -46,6 +47,7 @@ __all__ = (
     "begins_later",
     "digest_of",
     "fetcher_of",
+    "held_generators",
     "is_stateful",
     "read_again",
     "stream_state",
@@ -67,6 +69,9 @@ class WorkerPosition(NamedTuple):
     """The state of a `Stateful` dataset, as JSON, or why there is none."""
     digest: int = 0
     """A checksum of the last batch of an iterable dataset."""
+    held: Snapshot | None = None
+    """The states of the generators that the dataset holds, if they were drawn from: of an iterable dataset that must be
+    read again those at the start of the epoch."""
 
 
 class BatchRequest:
@@ -282,6 +287,8 @@ class WorkerRun:
         self.drawn = False
         """Whether the global generators were drawn from since they were seeded."""
         self.digest = 0
+        self.held: HeldGenerators | None = None
+        self.held_start: Snapshot | None = None
         self.ended = False
         """Whether an iterable dataset has given all in this epoch."""
 
@@ -306,9 +313,18 @@ class WorkerRun:
             failed = RemoteError.of(error)
         self.drawn = self.drawn or self.mark() != self.before
         states = global_states() if self.drawn else None
-        position = WorkerPosition(self.turn, states, self.start, stream_state(self.fetcher), self.digest)
+        stream = stream_state(self.fetcher)
+        position = WorkerPosition(self.turn, states, self.start, stream, self.digest, self.held_states(stream))
         ended = data is ENDED
         return BatchReply(None if ended else data, ended, failed, request.number, request.worker, position)
+
+    def held_states(self, stream: str | ResumeError | None) -> Snapshot | None:
+        """Return the states of the generators that the dataset holds, as a position has them."""
+        if self.held is None or (is_iterable(self.setup.kind) and stream is None and not self.ended):
+            return self.held_start
+        if self.turn == 1 or self.ended:
+            self.held.find()
+        return self.held.changed()
 
     def activate(self) -> None:
         """Make the generators of this run the global ones."""
@@ -335,6 +351,7 @@ class WorkerRun:
         set_worker_info(self.info)
         if setup.worker_init_fn is not None:
             setup.worker_init_fn(worker)
+        self.held = held_generators(setup)
         self.seeded, self.mark = global_states(), mark_of_globals()
         self.before = self.mark()
         self.begun = True
@@ -344,6 +361,9 @@ class WorkerRun:
         known, setup = request.known, self.setup
         again = known.turn == request.turn and known.turn > 0
         self.set_generators(known.start if again else known.states)
+        self.held_start = known.held
+        if self.held is not None:
+            self.held.set(known.held)
         self.start = global_states() if self.drawn and is_iterable(setup.kind) else None
         self.fetcher = fetcher_of(setup, known.stream if again else None)
         self.turn = self.digest = 0
@@ -353,6 +373,8 @@ class WorkerRun:
                 self.ended = read_again(self.fetcher, request.index, known)
             self.turn, self.digest = known.turn, known.digest
             self.set_generators(known.states)
+            if self.held is not None and known.stream is not None:  # which may have set them, too
+                self.held.set(known.held)
         self.iteration = request.iteration
 
     def set_generators(self, states: GlobalStates | None) -> None:
@@ -391,6 +413,11 @@ def fetcher_of(loader: Any, stream: str | ResumeError | None = None) -> Any:
     if "iterator" in states:
         made.dataset_iter.load_state_dict(states["iterator"])
     return made
+
+
+def held_generators(loader: Any) -> HeldGenerators | None:
+    """Return the generators that a dataset without a state of its own holds."""
+    return None if is_stateful(loader.dataset) else HeldGenerators(loader.dataset, loader.collate_fn)
 
 
 def read_again(fetcher: Any, index: Any, known: WorkerPosition) -> bool:

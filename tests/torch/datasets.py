@@ -8,6 +8,7 @@ import random
 import threading
 import time
 from collections.abc import Iterator
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -497,6 +498,60 @@ def keep_batches(items: list[Any]) -> Any:
 def threads_of(items: list[Any]) -> int:
     """With how many threads PyTorch computes."""
     return torch.get_num_threads()
+
+
+class Transform:
+    """Draws from a generator of its own, which it may make when it is first called."""
+
+    def __init__(self, make: Any, late: bool = False) -> None:
+        self.make = make
+        self.random = None if late else make()
+
+    def __call__(self) -> float:
+        self.random = self.make() if self.random is None else self.random
+        if isinstance(self.random, torch.Generator):
+            return float(torch.rand(1, generator=self.random))
+        return float(self.random.random())
+
+
+class Transforming(Numbers):
+    """Has transforms, in lists and dicts, as datasets of MONAI and albumentations have."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        makes = [random.Random, np.random.RandomState, np.random.default_rng]
+        self.transforms = [Transform(partial(make, 4)) for make in makes]
+        self.named = {"torch": (Transform(new_generator),), "late": Transform(partial(random.Random, 5), late=True)}
+        self.same = self.transforms[0]
+        self.library, self.many = random, [Transform(random.Random) for _ in range(3)] * 400
+
+    def __getitem__(self, index: int) -> Any:
+        return index, [transform() for transform in [*self.transforms, self.named["torch"][0], self.named["late"]]]
+
+
+class TransformingStream(Stream):
+    """The same as a stream."""
+
+    def __init__(self) -> None:
+        self.dataset = Transforming()
+
+    def __iter__(self) -> Iterator[Any]:
+        for number in self.share():
+            yield self.dataset[number]
+
+
+def new_generator() -> torch.Generator:
+    return torch.Generator().manual_seed(3)
+
+
+class Mixing:
+    """A function of samples that draws from a generator of its own."""
+
+    def __init__(self) -> None:
+        self.random = random.Random(7)
+
+    def __call__(self, samples: list[Any]) -> Any:
+        return samples, self.random.random()
 
 
 class Remembering(Numbers):

@@ -15,6 +15,7 @@ from torch.utils.data.distributed import DistributedSampler
 
 import asyncdata as ad
 from asyncdata.torch import DataLoader
+from asyncdata.torch.held_generators import HeldGenerators
 from asyncdata.torch.worker_process import LoaderWorker
 from tests.marks import first_by_default
 from tests.torch.datasets import (
@@ -23,6 +24,7 @@ from tests.torch.datasets import (
     EagerSampler,
     HiddenSampler,
     LazySampler,
+    Mixing,
     Noisy,
     Numbers,
     PlacedSampler,
@@ -34,6 +36,8 @@ from tests.torch.datasets import (
     StatefulStream,
     Stream,
     Told,
+    Transforming,
+    TransformingStream,
     Uneven,
     Unsaved,
     Weights,
@@ -148,8 +152,31 @@ def test_it_resumes_where_a_worker_has_ended_and_was_asked_again() -> None:
     assert rest == repr([*batches])
 
 
+@pytest.mark.parametrize("dataset", [Transforming, TransformingStream])
+@pytest.mark.parametrize("workers", [0, 2])
+def test_generators_that_a_dataset_holds_resume(dataset: type, workers: int) -> None:
+    check_every_step(lambda: DataLoader(dataset(), 2, num_workers=workers, collate_fn=Mixing()), step=1 + workers)
+
+
+def test_generators_are_looked_for_in_attributes_and_short_collections() -> None:
+    found = HeldGenerators(Transforming(), Mixing())
+    assert {json.loads(path)[1] for path in found.by_path} == {"same", "transforms", "named", "random"}
+    assert len(found.by_path) == 5
+    assert found.changed() is None
+
+
+def test_a_dataset_without_the_generator_of_a_state_is_an_error() -> None:
+    loader = DataLoader[Any](Transforming(), 2, collate_fn=list[Any])
+    next(iter(loader))
+    other = DataLoader[Any](Transforming(), 2, collate_fn=list[Any])
+    other.dataset.transforms = []
+    other.load_state_dict(saved(loader))
+    with pytest.raises(ad.ResumeError, match=r'at \["dataset", "transforms", 1, "random"\]'):
+        iter(other)
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("dataset", [Noisy, Stream, StatefulStream])
+@pytest.mark.parametrize("dataset", [Noisy, Stream, StatefulStream, Transforming, TransformingStream])
 def test_it_resumes_with_workers_that_stay(dataset: type) -> None:
     check_every_step(lambda: DataLoader(dataset(), 2, num_workers=2, persistent_workers=True), step=3)
 
