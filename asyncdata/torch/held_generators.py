@@ -64,17 +64,17 @@ class HeldGenerators:
         *steps, last = json.loads(path)
         for step in steps:
             owner = dict(parts_of(owner)).get(step)
-        there = dict(parts_of(owner))
-        if last not in there or there[last] is not None or isinstance(owner, tuple):
+        there, has_items = dict(parts_of(owner)), isinstance(owner, (dict, list))
+        can_have = last in there if has_items else hasattr(owner, "__dict__")
+        if there.get(last) is not None or not can_have:
             raise ResumeError(
                 f"the state has a random number generator at {path}, and the dataset has none there: give it the same "
                 "transforms"
             )
-        made = made_from(state)
-        if isinstance(owner, (dict, list)):
-            owner[last] = made
+        if has_items:
+            owner[last] = made_from(state)
         else:
-            setattr(owner, last, made)
+            setattr(owner, last, made_from(state))
         self.find()
 
 

@@ -503,9 +503,12 @@ def threads_of(items: list[Any]) -> int:
 class Transform:
     """Draws from a generator of its own, which it may make when it is first called."""
 
+    random: Any = None
+
     def __init__(self, make: Any, late: bool = False) -> None:
         self.make = make
-        self.random = None if late else make()
+        if not late:
+            self.random = make()
 
     def __call__(self) -> float:
         self.random = self.make() if self.random is None else self.random
