@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import random
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -15,10 +14,9 @@ import pytest
 import asyncdata as ad
 from asyncdata.formats.tfrecord import RecordParser, frame
 from asyncdata.persistence.header import TAIL
+from tests.offset_stream import COUNT, OffsetStream, out_of_turn
 from tests.persistence.test_cache import STEPS as READ_AGAIN
 from tests.reference import plain
-
-COUNT = 24
 
 RUNS = counting()
 
@@ -186,43 +184,19 @@ def test_a_file_of_a_seed_needs_not_be_the_same(tmp_path: Path) -> None:
         (tmp_path / "kept").unlink(missing_ok=True)
 
 
-class Log:
-    """An iterator that resumes at its own offset; what lies before that is no longer there for who begins later."""
-
-    begin = 0
-
-    def __init__(self) -> None:
-        self.place = self.begin
-
-    def __iter__(self) -> Iterator[int]:
-        return self
-
-    def __next__(self) -> int:
-        if self.place == COUNT:
-            raise StopIteration
-        self.place += 1
-        return self.place - 1
-
-    def state_dict(self) -> int:
-        return self.place
-
-    def load_state_dict(self, state: int) -> None:
-        self.place = state
-
-
 @pytest.mark.parametrize("step", [STEPS["cache alone"], STEPS["shuffle"], STEPS["batch"]])
 def test_while_it_is_written_a_stream_resumes_where_it_was(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: Callable[[ad.Dataset[Any]], ad.Dataset[Any]]
 ) -> None:
     def build() -> ad.Dataset[Any]:
-        return step(ad.Dataset.from_generator(Log).cache(tmp_path / "kept"))
+        return step(ad.Dataset.from_generator(OffsetStream).cache(tmp_path / "kept"))
 
     with build().iterate() as elements:
         first = [plain(next(elements)) for _ in range(2)]
         state = json.loads(json.dumps(elements.state_dict()))
         rest = [*map(plain, elements)]
     (tmp_path / "kept").unlink()
-    monkeypatch.setattr(Log, "begin", 7)
+    monkeypatch.setattr(OffsetStream, "begin", 7)
     assert [*map(plain, build().iterate(state=state))] == rest
     assert len(first) == 2
 
@@ -255,12 +229,6 @@ def test_what_was_begun_in_order_is_not_completed_without_order(tmp_path: Path) 
     first.close()
     assert sorted(build(deterministic=False)) == [*range(60)]
     assert list(build(deterministic=True)) == [*range(60)]
-
-
-async def out_of_turn(number: int) -> int:
-    for _ in range(number % 3):
-        await asyncio.sleep(0)
-    return number
 
 
 def test_a_file_without_a_checksum_of_all_is_read(tmp_path: Path) -> None:

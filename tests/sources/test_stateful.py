@@ -20,6 +20,7 @@ from asyncdata.errors import ResumeError
 from asyncdata.system.checksum import with_checksum
 from asyncdata.testing import check_resumes
 from tests.marks import first_by_default
+from tests.offset_stream import OffsetStream
 from tests.reference import Boom, Failed, failed
 from tests.running import results
 from tests.states import edited
@@ -492,31 +493,19 @@ def test_a_state_is_asked_for_once_for_each_group_of_elements(log: Path) -> None
     assert len(asked) <= 6
 
 
-class Flaky:
-    """An iterator that fails now and then, and not again at the same place."""
+class Flaky(OffsetStream):
+    """Fails now and then, and not again at the same place."""
 
     failures: ClassVar[set[int]] = set()
 
     def __init__(self, count: int = 40) -> None:
-        self.next, self.count = 0, count
-
-    def __iter__(self) -> Flaky:
-        return self
+        super().__init__(count)
 
     def __next__(self) -> int:
-        if self.next == self.count:
-            raise StopIteration
-        if self.next % 6 == 4 and self.next not in self.failures:
+        if self.next % 6 == 4 and self.next not in self.failures and self.next < self.count:
             self.failures.add(self.next)
             raise Boom(self.next)
-        self.next += 1
-        return self.next - 1
-
-    def state_dict(self) -> Any:
-        return self.next
-
-    def load_state_dict(self, state: Any) -> None:
-        self.next = state
+        return super().__next__()
 
 
 @pytest.mark.parametrize("most", [1, 4, 5, 6, 11, 12])

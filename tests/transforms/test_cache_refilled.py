@@ -2,58 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import random
-from collections.abc import Callable, Iterator
-from itertools import count as counting
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import asyncdata as ad
+from tests.offset_stream import COUNT, OffsetStream, out_of_turn
 from tests.reference import plain
-
-COUNT = 24
-
-RUNS = counting()
-
-DRAWN = random.Random(3)
-
-
-async def out_of_turn(number: int) -> int:
-    for _ in range(DRAWN.randrange(4)):
-        await asyncio.sleep(0)
-    return number
 
 
 def unordered() -> ad.Dataset[Any]:
     return ad.Dataset.range(COUNT).map(out_of_turn, num_parallel_calls=4, deterministic=False)
-
-
-class Log:
-    """An iterator that resumes at its own offset, and begins where it is told."""
-
-    begin = 0
-
-    def __init__(self) -> None:
-        self.place = self.begin
-
-    def __iter__(self) -> Iterator[int]:
-        return self
-
-    def __next__(self) -> int:
-        if self.place >= COUNT:
-            raise StopIteration
-        self.place += 1
-        return self.place - 1
-
-    def state_dict(self) -> int:
-        return self.place
-
-    def load_state_dict(self, state: int) -> None:
-        self.place = state
 
 
 STEPS: dict[str, Callable[[ad.Dataset[Any]], ad.Dataset[Any]]] = {
@@ -117,10 +79,10 @@ def test_a_stream_is_read_again_from_where_it_began(
     monkeypatch: pytest.MonkeyPatch, epoch: int, step: Callable[[ad.Dataset[Any]], ad.Dataset[Any]]
 ) -> None:
     def build() -> ad.Dataset[Any]:
-        return step(ad.Dataset.from_generator(Log).cache())
+        return step(ad.Dataset.from_generator(OffsetStream).cache())
 
     state, rest = begun(build(), epoch)
-    monkeypatch.setattr(Log, "begin", 7)
+    monkeypatch.setattr(OffsetStream, "begin", 7)
     ds = build()
     assert resumed(ds, state) == rest
     assert len(list(ds)) == COUNT
@@ -139,9 +101,9 @@ READ_AGAIN: dict[str, Callable[[ad.Dataset[Any]], ad.Dataset[Any]]] = {
 def test_steps_that_read_a_stream_again_begin_where_it_began(
     monkeypatch: pytest.MonkeyPatch, step: Callable[[ad.Dataset[Any]], ad.Dataset[Any]]
 ) -> None:
-    state, rest = begun(step(ad.Dataset.from_generator(Log)), 0)
-    monkeypatch.setattr(Log, "begin", 7)
-    assert resumed(step(ad.Dataset.from_generator(Log)), state) == rest
+    state, rest = begun(step(ad.Dataset.from_generator(OffsetStream)), 0)
+    monkeypatch.setattr(OffsetStream, "begin", 7)
+    assert resumed(step(ad.Dataset.from_generator(OffsetStream)), state) == rest
 
 
 @pytest.mark.parametrize("step", STEPS.values(), ids=STEPS)
